@@ -1,97 +1,20 @@
 #![doc = include_str!("../README.md")]
 
-pub mod abi;
-pub mod augment;
-mod client;
-mod data;
-mod error;
-mod exchange;
-mod host;
-mod huge_pages;
-mod inbox;
-mod kept_memory;
-mod kernels;
-mod ledger;
-pub mod loss;
-mod loss_curve;
-pub mod message;
-pub mod metrics;
-mod order_statistics;
-mod parameter_groups;
-mod plugin_decl;
-pub mod portable;
-pub mod privacy;
-pub mod regular_file;
-mod roles;
-mod round;
-mod round_training;
-mod run_event;
-mod sealed;
-mod server;
-pub mod settings;
-mod share;
-mod slot;
-mod slot_assignments;
-mod store;
-mod stream;
-mod training;
+pub use fl_abi::export_plugins;
+pub use fl_roles::*;
 
-pub use data::*;
+/// The C interface: how a part comes out of a library that the program loads at run time. See the
+/// crate [`fl_abi`].
+pub mod abi {
+    #[doc(inline)]
+    pub use fl_abi::*;
 
-pub use client::{Client, ClientState};
-pub use error::*;
-pub use exchange::*;
-pub use host::*;
-pub use huge_pages::HugePages;
-pub use inbox::*;
-pub use kept_memory::keep_memory;
-pub use kernels::{MeanOfParams, weighted_mean, weighted_mean_f64};
-pub use ledger::exposed;
-pub use loss_curve::LossCurve;
-pub use message::hex;
-pub use order_statistics::squared_distance;
-pub use parameter_groups::parameters_in;
-pub use plugin_decl::*;
-pub use privacy::PrivacyEvent;
-pub use roles::*;
-pub use round::{LogEvent, Round};
-pub use round_training::*;
-pub use run_event::{RunEvent, RunReleases};
-pub use server::receipts::{
-    AggregationContext, Receipt, ReceiptInput, ReleaseContext, ServerStep, StepRecorder,
-    aggregate_again, release_again,
-};
-pub use server::{RunState, Server};
-pub use share::{ceil_share, floor_share};
-pub use slot::*;
-pub use slot_assignments::*;
-pub use stream::*;
-pub use training::*;
-
-/// Items that the macros of this crate expand to; not for direct use.
-#[doc(hidden)]
-pub mod __private {
-    pub use crate::plugin_decl::{check, describe};
-    pub use inventory;
-    pub use serde_yaml::Mapping;
+    /// The C header of this interface, `fl_plugin.h`.
+    pub const HEADER: &str = include_str!("../include/fl_plugin.h");
 }
 
 /// What nearly every part needs.
 pub mod prelude {
-    pub use crate::message::{
-        ClassMeans, Ids, Logits, Message, Nothing, Params, Scalar, alike, decode, encode,
-    };
-    pub use crate::privacy::ReleaseNoise;
-    pub use crate::settings::{above, above_to};
-    pub use crate::{
-        Ability, Accountant, Aggregator, AggregatorSlot, Answer, AttackSlot, BuildContext,
-        Candidate, Client, ClientId, ClientMessage, ClientStat, ClientStatQuery, Cohort, Conflict,
-        DataFacts, Declaration, Declared, Exchange, FitOptions, Fold, Generator, GeneratorSlot,
-        Inbox, Loss, Measurement, MechanismSlot, Pool, PrivacyEvent, PrivacyMechanism, Properties,
-        Protocol, RequiredInputs, Result, Robustness, Roster, Round, RoundTraining, Samples,
-        SamplingScheme, Selector, SelectorSlot, Server, SlotSpec, Stream, Target, Task, TaskKind,
-        Trainer, TrainerSlot, Training, Weigh, choices, export_plugins, floor_share, message,
-        messages, plugin, settings,
-    };
-    pub use anyhow::{Context, bail, ensure};
+    pub use crate::export_plugins;
+    pub use fl_roles::prelude::*;
 }

@@ -1,10 +1,10 @@
-//! `include/fl_plugin.h` says in C what `src/abi/raw.rs` says in Rust.
+//! `include/fl_plugin.h` says in C what `abi/src/raw.rs` says in Rust.
 use std::fmt::Write;
 use std::path::Path;
 use std::process::Command;
 
 /// The lines before the declarations.
-const HEAD: &str = r#"/* The interface between fl and the libraries that it loads. Generated from fl-core/src/abi/raw.rs; do not edit.
+const HEAD: &str = r#"/* The interface between fl and the libraries that it loads. Generated from fl-core/abi/src/raw.rs; do not edit.
  *
  * A library defines one symbol, the table `fl_plugin`; plugins/example-c is a whole one in 100 lines. */
 #ifndef FL_PLUGIN_H
@@ -209,7 +209,7 @@ fn header(rust: &str) -> String {
 #[test]
 fn exact_the_committed_header_is_current() {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let rust = std::fs::read_to_string(here.join("src/abi/raw.rs")).unwrap();
+    let rust = std::fs::read_to_string(here.join("abi/src/raw.rs")).unwrap();
     let (path, now) = (here.join("include/fl_plugin.h"), header(&rust));
     if std::env::var_os("FL_UPDATE").is_some() {
         std::fs::write(&path, &now).unwrap();
@@ -217,7 +217,7 @@ fn exact_the_committed_header_is_current() {
     let committed = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(
         committed == now,
-        "include/fl_plugin.h is not what src/abi/raw.rs says; update it with: FL_UPDATE=1 cargo test -p fl-core --test header"
+        "include/fl_plugin.h is not what abi/src/raw.rs says; update it with: FL_UPDATE=1 cargo test -p fl-core --test header"
     );
 }
 

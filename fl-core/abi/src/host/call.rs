@@ -1,0 +1,314 @@
+//! [`Call`]: the host's side of a call, which gathers what a library answers.
+
+use super::foreign_call_guard::{CallbackGuard, Rounding};
+use crate::caller::Means;
+#[cfg(unix)]
+use crate::isolated::{AnswerRooms, CallInput, SharedTensor};
+use crate::library::{Host, Input};
+#[cfg(unix)]
+use crate::raw::FlMessage;
+use crate::raw::{FL_BITS, FL_F32, FL_F64, FL_I64, FL_U8, FL_U32};
+use fl_roles::message::{Bits, Tensor};
+use fl_roles::privacy::{Noise, NoiseDraws};
+use fl_roles::{Draws, Executor, Stream};
+use ndarray::{ArrayD, Dimension, IxDyn};
+use std::alloc::{Layout, alloc_zeroed};
+use std::ffi::c_void;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// The most tensors of one answer.
+const TENSORS: usize = 100_000;
+/// The most bytes of one answer.
+const BYTES: usize = 8 << 30;
+
+/// The numbers of one tensor of an answer.
+enum AnswerBuffer {
+    F32(Vec<f32>),
+    F64(Vec<f64>),
+    U32(Vec<u32>),
+    U8(Vec<u8>),
+    I64(Vec<i64>),
+    Bits(Vec<u8>),
+    /// In memory that the process shares with the program: of this type, at this place.
+    #[cfg(unix)]
+    Shared(u32, usize),
+}
+
+/// What came back from one call.
+#[derive(Default)]
+pub(crate) struct Answer {
+    pub text: Option<String>,
+    pub tensors: Vec<(String, Tensor)>,
+    /// The tensors, where the call had [`AnswerRooms`].
+    #[cfg(unix)]
+    pub shared: Vec<SharedTensor>,
+    pub parts: Vec<*mut c_void>,
+    /// Setting and reason.
+    pub failure: Option<(String, String)>,
+    /// What the library did wrong, whatever it says itself.
+    pub misuse: Option<String>,
+    /// It drew something from the call's stream.
+    pub drew: bool,
+}
+
+#[derive(Default)]
+pub(super) struct CallState {
+    pub answer: Answer,
+    rooms: Vec<(String, Vec<usize>, AnswerBuffer)>,
+    bytes: usize,
+    // boxed, for few calls draw, and every call moves its state
+    pub draws: Option<Box<Draws>>,
+    pub noise: Option<Box<NoiseDraws>>,
+}
+
+/// One call.
+pub(crate) struct Call<'a> {
+    pub(super) who: &'a str,
+    pub(super) key: Option<[u8; 32]>,
+    pub(super) exec: Option<&'a dyn Executor>,
+    pub(super) noise: Noise,
+    /// Who answers what is asked in the middle of it.
+    pub(super) answers: Option<&'a dyn Answers>,
+    /// Where the library writes tensors of the answer, if not into memory of their own.
+    #[cfg(unix)]
+    rooms: Option<&'a AnswerRooms<'a>>,
+    /// How the host rounds.
+    rounding: Rounding,
+    state: Mutex<CallState>,
+}
+
+impl<'a> Call<'a> {
+    pub fn new(who: &'a str, stream: Option<&Stream>, exec: Option<&'a dyn Executor>) -> Self {
+        Self {
+            who,
+            key: stream.map(Stream::key),
+            exec,
+            noise: Noise::Seeded,
+            answers: None,
+            #[cfg(unix)]
+            rooms: None,
+            rounding: Rounding::now(),
+            state: Mutex::default(),
+        }
+    }
+
+    /// The same call, with noise of this kind.
+    pub fn with_noise(self, noise: Noise) -> Self {
+        Self { noise, ..self }
+    }
+
+    /// The same call, in the middle of which these answer.
+    pub fn with_answers(self, answers: &'a dyn Answers) -> Self {
+        let answers = Some(answers);
+        Self { answers, ..self }
+    }
+
+    /// The same call, whose library writes the tensors of its answer there.
+    #[cfg(unix)]
+    pub fn with_rooms(self, rooms: &'a AnswerRooms<'a>) -> Self {
+        let rooms = Some(rooms);
+        Self { rooms, ..self }
+    }
+
+    /// A call back, in the middle of one of the other side's.
+    pub fn back(means: Means<'a>) -> Self {
+        Self {
+            answers: means.answers,
+            ..Self::new("the program", means.stream, None)
+        }
+    }
+
+    /// What a process needs to know of this call.
+    #[cfg(unix)]
+    pub fn asked<'m>(&self, messages: &'m [FlMessage]) -> CallInput<'m> {
+        CallInput {
+            key: self.key,
+            noise: self.noise,
+            answers: self.answers.is_some(),
+            messages,
+        }
+    }
+
+    /// What came back.
+    pub(super) fn into_answer(self) -> Answer {
+        let state = self.state.into_inner();
+        let state = state.unwrap_or_else(PoisonError::into_inner);
+        let mut answer = state.answer;
+        answer.drew = state.draws.is_some() || state.noise.is_some();
+        if state.rooms.len() > 1 {
+            let mut names: Vec<&str> = state.rooms.iter().map(|(name, ..)| &**name).collect();
+            names.sort_unstable();
+            if let Some(twin) = names.windows(2).find(|pair| pair[0] == pair[1]) {
+                let what = format!("tensor `{}`: it was given twice", twin[0]);
+                answer.misuse.get_or_insert(what);
+            }
+        }
+        answer.tensors.reserve_exact(state.rooms.len());
+        for (name, shape, room) in state.rooms {
+            #[cfg(unix)]
+            if let AnswerBuffer::Shared(dtype, at) = room {
+                answer.shared.push(SharedTensor {
+                    name,
+                    dtype,
+                    shape,
+                    at,
+                });
+                continue;
+            }
+            let shape = IxDyn(&shape);
+            let made = match room {
+                AnswerBuffer::F32(v) => ArrayD::from_shape_vec(shape, v).map(Tensor::F32),
+                AnswerBuffer::F64(v) => ArrayD::from_shape_vec(shape, v).map(Tensor::F64),
+                AnswerBuffer::U32(v) => ArrayD::from_shape_vec(shape, v).map(Tensor::U32),
+                AnswerBuffer::U8(v) => Ok(Tensor::U8(v)),
+                AnswerBuffer::I64(v) => ArrayD::from_shape_vec(shape, v).map(Tensor::I64),
+                AnswerBuffer::Bits(v) => match Bits::new(shape.slice().to_vec(), v) {
+                    Ok(bits) => Ok(Tensor::Bits(bits)),
+                    Err(e) => {
+                        answer.misuse = Some(format!("tensor `{name}`: {e:#}"));
+                        continue;
+                    }
+                },
+                #[cfg(unix)]
+                AnswerBuffer::Shared(..) => continue,
+            };
+            match made {
+                Ok(tensor) => answer.tensors.push((name, tensor)),
+                Err(e) => answer.misuse = Some(format!("tensor `{name}`: {e}")),
+            }
+        }
+        answer
+    }
+
+    pub(super) fn state(&self) -> MutexGuard<'_, CallState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn misuse(&self, what: String) {
+        self.state().answer.misuse.get_or_insert(what);
+    }
+
+    /// Room for a tensor, zeros; or why there is none.
+    pub(super) fn room(
+        &self,
+        name: &str,
+        dtype: u32,
+        shape: &[usize],
+    ) -> Result<*mut c_void, String> {
+        let size = match dtype {
+            FL_F32 | FL_U32 => 4,
+            FL_F64 | FL_I64 => 8,
+            FL_U8 | FL_BITS => 1,
+            other => return Err(format!("the type {other} is unknown")),
+        };
+        if dtype == FL_U8 && shape.len() != 1 {
+            return Err(format!("bytes have 1 dimension, not {}", shape.len()));
+        }
+        let mut state = self.state();
+        let numbers = shape.iter().try_fold(1usize, |n, d| n.checked_mul(*d));
+        let numbers = match dtype {
+            FL_BITS => numbers.map(|n| n.div_ceil(8)),
+            _ => numbers,
+        };
+        let bytes = numbers.and_then(|n| n.checked_mul(size));
+        let all = bytes.and_then(|b| b.checked_add(state.bytes));
+        let (Some(n), Some(all)) = (numbers, all.filter(|b| *b <= BYTES)) else {
+            return Err(format!(
+                "its shape {shape:?} is too large; an answer may have {} GiB",
+                BYTES >> 30
+            ));
+        };
+        if state.rooms.len() >= TENSORS {
+            return Err(format!("an answer may have {TENSORS} tensors"));
+        }
+        #[cfg(unix)]
+        if let Some(rooms) = self.rooms {
+            let (at, data) = rooms.room(n * size).map_err(|e| format!("{e:#}"))?;
+            state.bytes = all;
+            let room = AnswerBuffer::Shared(dtype, at);
+            state.rooms.push((name.into(), shape.to_vec(), room));
+            return Ok(data.cast());
+        }
+        let mut room = match dtype {
+            FL_F32 => AnswerBuffer::F32(zeros(n)?),
+            FL_F64 => AnswerBuffer::F64(zeros(n)?),
+            FL_U32 => AnswerBuffer::U32(zeros(n)?),
+            FL_I64 => AnswerBuffer::I64(zeros(n)?),
+            FL_BITS => AnswerBuffer::Bits(zeros(n)?),
+            _ => AnswerBuffer::U8(zeros(n)?),
+        };
+        let data = match &mut room {
+            AnswerBuffer::F32(v) => v.as_mut_ptr().cast(),
+            AnswerBuffer::F64(v) => v.as_mut_ptr().cast(),
+            AnswerBuffer::U32(v) => v.as_mut_ptr().cast(),
+            AnswerBuffer::U8(v) | AnswerBuffer::Bits(v) => v.as_mut_ptr().cast(),
+            AnswerBuffer::I64(v) => v.as_mut_ptr().cast(),
+            #[cfg(unix)]
+            AnswerBuffer::Shared(..) => std::ptr::null_mut(),
+        };
+        state.bytes = all;
+        // a vector's numbers stay where they are when it is moved
+        state.rooms.push((name.into(), shape.to_vec(), room));
+        Ok(data)
+    }
+}
+
+/// A number of which all bytes may be 0.
+trait Zero: Copy {}
+impl Zero for f32 {}
+impl Zero for f64 {}
+impl Zero for u32 {}
+impl Zero for i64 {}
+impl Zero for u8 {}
+
+/// `n` zeros. The system gives such memory when it is first touched, so that what is asked for and
+/// not used costs nothing.
+fn zeros<T: Zero>(n: usize) -> Result<Vec<T>, String> {
+    if n == 0 {
+        return Ok(Vec::new());
+    }
+    let layout = Layout::array::<T>(n).map_err(|e| e.to_string())?;
+    // SAFETY: the layout is that of at least one number of at least one byte.
+    let data = unsafe { alloc_zeroed(layout) }.cast::<T>();
+    if data.is_null() {
+        return Err(format!("there is no memory for {n} numbers"));
+    }
+    // SAFETY: the allocator of every vector gave `n` numbers in the layout of a vector of capacity
+    // `n`, and zeros are `T`.
+    Ok(unsafe { Vec::from_raw_parts(data, n, n) })
+}
+
+/// Answers what the other side asks in the middle of a call.
+pub trait Answers {
+    /// Does an operation of the part that has this number here, or of this side itself if it is 0.
+    /// `false`: there is no such operation.
+    ///
+    /// # Errors
+    /// Says why the operation fails.
+    fn answer(
+        &self,
+        part: u64,
+        operation: u32,
+        input: &Input<'_>,
+        reply: &Host<'_>,
+    ) -> fl_roles::Result<bool>;
+}
+
+/// Runs a service; nothing may unwind into the library.
+///
+/// # Safety
+/// `context` is that of an `FlHost` whose call is still running.
+pub(super) unsafe fn serve<R>(
+    context: *mut c_void,
+    otherwise: R,
+    f: impl FnOnce(&Call<'_>) -> R,
+) -> R {
+    if context.is_null() {
+        return otherwise;
+    }
+    // SAFETY: the caller says that the call is still running, and a call is only ever shared.
+    let call = unsafe { &*context.cast::<Call<'_>>() };
+    let _home = CallbackGuard::with(call.rounding);
+    catch_unwind(AssertUnwindSafe(|| f(call))).unwrap_or(otherwise)
+}

@@ -1,0 +1,385 @@
+//! The process that has the library.
+
+use super::shared_memory::{AnswerRooms, Mailbox, SharedMemory};
+use super::{
+    CallRequest, Incoming, LONGEST, Operation, OwnedMessage, ProcessMessage, Reply, copied, frame,
+    shared, shared_tensors, with_owned,
+};
+use crate::ask::ErrorText;
+use crate::caller::Means;
+use crate::host::{
+    Answer, Answers, Call, Functions, Refused, checked_table, on_log, own_process, process_mark,
+};
+use crate::library::link::{ask_other, known};
+use crate::library::{Host, Input};
+use crate::marshal::{OutgoingMessage, with_messages};
+use crate::raw::{FL_ERROR, FL_OK, FlLibrary};
+use anyhow::{Context, ensure};
+use fl_roles::message::NamedTensors;
+use fl_roles::{Executor, Result, Stream};
+use serde_bytes::ByteArray;
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::ffi::c_void;
+use std::fs::File;
+use std::io::{ErrorKind, Write};
+use std::os::unix::net::UnixStream;
+use std::sync::{Mutex, PoisonError};
+
+/// The way to the program.
+static TO: Mutex<Option<ToSocket>> = Mutex::new(None);
+/// The most lines passed on for each answer.
+const LINES: usize = 1000;
+
+/// The socket to the program, which any thread may log to.
+struct ToSocket {
+    socket: UnixStream,
+    /// How many lines the library has logged.
+    lines: u32,
+    /// How many of them since the last answer.
+    since: usize,
+}
+
+/// Sends the program a line of the log, from any thread.
+fn log(level: u32, line: &str) -> Result<()> {
+    let mut to = TO.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(to) = to.as_mut().filter(|to| to.since < LINES) else {
+        return Ok(());
+    };
+    to.since += 1;
+    to.lines = to.lines.wrapping_add(1);
+    let line = ProcessMessage::LogEvent(level, line.into());
+    Ok(to.socket.write_all(&frame(&line)?)?)
+}
+
+/// Loads a library, and answers the program's questions with its parts, until the program has no
+/// more. `memory` is what tensors are shared in.
+///
+/// # Errors
+/// If the program's messages cannot be read, or its socket not written.
+///
+/// # Safety
+/// What `load` gives fulfils the requirements of [`crate::import`].
+pub unsafe fn serve(
+    load: impl FnOnce() -> Result<*const FlLibrary, String>,
+    program: UnixStream,
+    memory: File,
+    exec: &dyn Executor,
+) -> Result<()> {
+    own_process();
+    on_log(|level, _, line| {
+        // the program has ended: there is no reader
+        let _ = log(level, line);
+    });
+    *TO.lock().unwrap_or_else(PoisonError::into_inner) = Some(ToSocket {
+        socket: program.try_clone()?,
+        lines: 0,
+        since: 0,
+    });
+    let functions = load().and_then(|table| {
+        // SAFETY: as the caller says.
+        let functions = unsafe { checked_table(table) }.map_err(text_of)?;
+        // SAFETY: `checked_table` has read the same number.
+        let interface = unsafe { (&raw const (*table).version).read() };
+        Ok((functions, interface))
+    });
+    let mut from = Incoming::new(program, Mailbox::Requests, LONGEST);
+    // the program wakes this process when there is memory
+    match from.receive::<CallRequest>() {
+        Ok(_) => {}
+        Err(error) if closed(&error) => return Ok(()),
+        Err(error) => return Err(error),
+    }
+    let mut child = Child {
+        functions,
+        parts: BTreeSet::new(),
+        area: SharedMemory::made(memory)?,
+        exec,
+        from,
+        process: process_mark(),
+    };
+    loop {
+        let ask = match child.next() {
+            Ok(ask) => ask,
+            // the program has ended, or needs this process no more
+            Err(error) if closed(&error) => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        let number = ask.number;
+        let mut reply = child.reply(ask);
+        reply.number = number;
+        child.tell(&ProcessMessage::Answered(reply))?;
+    }
+}
+
+fn text_of(refused: Refused) -> String {
+    refused.to_string()
+}
+
+fn closed(error: &anyhow::Error) -> bool {
+    let io = error.downcast_ref::<std::io::Error>();
+    io.is_some_and(|e| [ErrorKind::UnexpectedEof, ErrorKind::ConnectionReset].contains(&e.kind()))
+}
+
+struct Child<'e> {
+    /// And the number of its interface.
+    functions: Result<(Functions, u32), String>,
+    /// Those that the library has made and that were not dropped.
+    parts: BTreeSet<u64>,
+    area: SharedMemory,
+    exec: &'e dyn Executor,
+    from: Incoming,
+    /// This process, see [`process_mark`]: a library may make a copy of it, which is to answer
+    /// nothing.
+    process: u32,
+}
+
+/// The way to the program from a part in the middle of a call. What the program asks back may ask
+/// for more, so the process is borrowed between two messages only.
+struct ToProgram<'c, 'e>(RefCell<&'c mut Child<'e>>);
+
+impl Answers for ToProgram<'_, '_> {
+    fn answer(
+        &self,
+        part: u64,
+        operation: u32,
+        input: &Input<'_>,
+        reply: &Host<'_>,
+    ) -> Result<bool> {
+        let key = reply.0.key;
+        self.0.borrow_mut().ask(part, operation, key, input)?;
+        loop {
+            let (request, messages) = self.0.borrow_mut().hear()?;
+            match request.what {
+                Operation::Replied {
+                    known: there,
+                    text,
+                    failed,
+                } => {
+                    if let Some(failed) = failed {
+                        return Err(failed.error());
+                    }
+                    if !there {
+                        return Ok(false);
+                    }
+                    let tensors = messages.iter().flat_map(|m| &m.tensors);
+                    let tensors = tensors.map(|(n, t)| (n.as_str().into(), t.view()));
+                    reply.tensors(&tensors.collect())?;
+                    if let Some(text) = text {
+                        reply.text(&text);
+                    }
+                    return Ok(true);
+                }
+                Operation::Back { operation, text } => {
+                    let means = Means {
+                        answers: Some(self),
+                        ..Means::default()
+                    };
+                    let answer = with_owned(&messages, |letters| {
+                        ask_other(reply.0, 0, operation, &text, letters, means)
+                    });
+                    let answer = answer.and_then(known);
+                    self.0.borrow_mut().answer_back(request.number, answer)?;
+                }
+                _ => anyhow::bail!("the program asked for something else in the middle of a call"),
+            }
+        }
+    }
+}
+
+impl Child<'_> {
+    fn next(&mut self) -> Result<CallRequest> {
+        self.from.next(&self.area, Ok)
+    }
+
+    fn tell(&self, told: &ProcessMessage) -> Result<()> {
+        if process_mark() != self.process {
+            crate::leave();
+        }
+        let mut to = TO.lock().unwrap_or_else(PoisonError::into_inner);
+        let to = to.as_mut().context("there is a program")?;
+        to.since = 0;
+        let (frame, lines) = (frame(told)?, to.lines);
+        Ok(self
+            .area
+            .post(Mailbox::Answers, &frame, lines, &mut to.socket)?)
+    }
+
+    /// Asks the program in the middle of a call.
+    fn ask(&mut self, part: u64, operation: u32, key: [u8; 32], input: &Input<'_>) -> Result<()> {
+        let messages = shared(&mut self.area, input.messages())?;
+        self.tell(&ProcessMessage::Asked {
+            part,
+            operation,
+            key: ByteArray::new(key),
+            text: input.text()?.into(),
+            messages,
+            room: self.area.len() as u64,
+        })
+    }
+
+    /// Waits for what the program says in the middle of a call.
+    fn hear(&mut self) -> Result<(CallRequest, Vec<OwnedMessage>)> {
+        let mut request = self.next()?;
+        self.area.see(request.room)?;
+        let messages = copied(&self.area, std::mem::take(&mut request.messages))?;
+        Ok((request, messages))
+    }
+
+    /// Answers what the program asked back.
+    fn answer_back(&mut self, number: u64, answer: Result<Answer>) -> Result<()> {
+        let mut reply = match answer {
+            Ok(answer) => Reply {
+                text: answer.text,
+                tensors: shared_tensors(&mut self.area, &answer.tensors)?,
+                ..Reply::default()
+            },
+            Err(error) => Reply {
+                code: FL_ERROR,
+                text: Some(serde_json::to_string(&ErrorText::of(&error))?),
+                ..Reply::default()
+            },
+        };
+        reply.number = number;
+        reply.room = self.area.len() as u64;
+        self.tell(&ProcessMessage::Answered(reply))
+    }
+
+    fn reply(&mut self, ask: CallRequest) -> Reply {
+        let mut reply = self.answered(ask).unwrap_or_else(|error| Reply {
+            code: FL_ERROR,
+            failure: Some((String::new(), format!("{error:#}"))),
+            ..Reply::default()
+        });
+        reply.room = self.area.len() as u64;
+        reply
+    }
+
+    fn answered(&mut self, ask: CallRequest) -> Result<Reply> {
+        let (functions, interface) = match &self.functions {
+            Ok(found) => *found,
+            Err(why) => anyhow::bail!("{why}"),
+        };
+        self.area.see(ask.room)?;
+        let stream = ask.key.map(|key| Stream::from_key(key.into_array()));
+        let call =
+            || Call::new("a library", stream.as_ref(), Some(self.exec)).with_noise(ask.noise);
+        let say = |text| Reply {
+            code: FL_OK,
+            text: Some(text),
+            ..Reply::default()
+        };
+        let (code, answer) = match &ask.what {
+            Operation::Interface => return Ok(say(interface.to_string())),
+            Operation::Describe => return Ok(say(functions.describe()?)),
+            Operation::Create {
+                index,
+                settings,
+                task,
+            } => functions.create_raw(*index, settings, task, false, call()),
+            Operation::Call {
+                part,
+                operation,
+                text,
+            } => {
+                // 0 stands for the library itself
+                ensure!(
+                    *part == 0 || self.parts.contains(part),
+                    "that part no longer exists"
+                );
+                if ask.answers {
+                    let (part, operation) = (*part, *operation);
+                    let (text, messages) = (text.clone(), copied(&self.area, ask.messages)?);
+                    let exec = self.exec;
+                    let outcome = {
+                        let to = ToProgram(RefCell::new(&mut *self));
+                        with_owned(&messages, |letters| {
+                            with_messages(letters, |messages| {
+                                let call = Call::new("a library", stream.as_ref(), Some(exec));
+                                let call = call.with_noise(ask.noise).with_answers(&to);
+                                let part = part as *mut c_void;
+                                functions.call_raw(part, operation, &text, messages, call)
+                            })
+                        })
+                    };
+                    return self.told(part, outcome.0, outcome.1);
+                }
+                let mut bodies: Vec<NamedTensors<'_>> = Vec::new();
+                for message in &ask.messages {
+                    let body = message.tensors.iter().map(|tensor| {
+                        // SAFETY: the program waits for the answer, and writes nothing meanwhile.
+                        let view = unsafe { self.area.view(tensor) }?;
+                        Ok((tensor.name.as_str().into(), view))
+                    });
+                    bodies.push(body.collect::<Result<_>>()?);
+                }
+                let letters =
+                    ask.messages
+                        .iter()
+                        .zip(&bodies)
+                        .map(|(m, tensors)| OutgoingMessage {
+                            from: m.from,
+                            weight: m.weight,
+                            class_counts: m.class_counts.as_deref(),
+                            training_loss: m.training_loss,
+                            tensors,
+                        });
+                let letters: Vec<OutgoingMessage<'_, '_>> = letters.collect();
+                let given = ask.messages.iter().flat_map(|message| &message.tensors);
+                let rooms = AnswerRooms::behind(&self.area, given)?;
+                let outcome = with_messages(&letters, |messages| {
+                    let (part, call) = (*part as *mut c_void, call().with_rooms(&rooms));
+                    functions.call_raw(part, *operation, text, messages, call)
+                });
+                let length = rooms.length();
+                self.area.see(length)?;
+                outcome
+            }
+            Operation::Drop { part } => {
+                if self.parts.remove(part) {
+                    functions.drop_raw("a library", *part as *mut c_void);
+                }
+                return Ok(Reply::default());
+            }
+            Operation::Replied { .. } | Operation::Back { .. } => {
+                anyhow::bail!("an answer without a request")
+            }
+        };
+        let part = match ask.what {
+            Operation::Call { part, .. } => part,
+            _ => 0,
+        };
+        self.told(part, code, answer)
+    }
+
+    /// What a call of `part` gave.
+    fn told(&mut self, part: u64, code: i32, mut answer: Answer) -> Result<Reply> {
+        // a part that is there already would be dropped twice
+        let given: Vec<u64> = answer.parts.iter().map(|part| *part as u64).collect();
+        let (known, parts): (Vec<u64>, Vec<u64>) = given
+            .into_iter()
+            .partition(|part| self.parts.contains(part));
+        if !known.is_empty() {
+            let what = match known.contains(&part) {
+                true => "it gave itself as a new part",
+                false => "it gave a part that already exists",
+            };
+            answer.misuse.get_or_insert_with(|| what.into());
+        }
+        self.parts.extend(&parts);
+        let mut reply = Reply {
+            code,
+            text: answer.text,
+            failure: answer.failure,
+            misuse: answer.misuse,
+            drew: answer.drew,
+            parts,
+            ..Reply::default()
+        };
+        reply.tensors = match answer.tensors.is_empty() {
+            true => answer.shared,
+            false => shared_tensors(&mut self.area, &answer.tensors)?,
+        };
+        Ok(reply)
+    }
+}

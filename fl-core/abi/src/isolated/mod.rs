@@ -1,0 +1,399 @@
+//! Libraries in processes of their own: the same table of functions, asked through shared memory,
+//! which holds messages and tensors.
+//!
+//! A side that waits listens for some microseconds, then sleeps until something comes over a
+//! socket: a word that wakes it, a line of the log, a message that is too long for its place in
+//! shared memory, or the end of the other side. On one core, and while answers come late, it sleeps
+//! at once.
+//!
+//! The program keeps a few processes for each library ([`IsolatedLibrary`]); each loads it and
+//! answers one question at a time ([`serve()`]). A part lives in the process that made it. What the
+//! program treats the messages of a process like those of a library: every text, tensor
+//! and part goes through [`FlHost`](super::raw::FlHost), which checks them.
+//!
+//! A process that crashes, that calls `exit`, that has no memory left or that takes longer than it
+//! may is ended, and only its parts with it: calls of these parts get an error, and new parts
+//! come from a new process.
+
+mod child;
+mod parent;
+mod process;
+mod shared_memory;
+
+pub use child::serve;
+pub(crate) use parent::CallInput;
+pub use parent::{IsolatedLibrary, Process};
+pub(crate) use shared_memory::AnswerRooms;
+
+use super::ask::ErrorText;
+use super::marshal::{OutgoingMessage, slice, view};
+use super::raw::FlMessage;
+use anyhow::ensure;
+use fl_roles::Result;
+use fl_roles::message::{NamedTensors, Tensor};
+use fl_roles::privacy::Noise;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_bytes::ByteArray;
+use shared_memory::{Listener, Mail, Mailbox, SharedMemory, dtype};
+use std::io::{BufReader, Error, ErrorKind, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+/// The most bytes of a message; tensors are not in it.
+const LONGEST: usize = 64 << 20;
+/// A message takes at most this many times its bytes once it is read: an entry of a tensor is
+/// written in four bytes and held in ninety, in a list that is copied as it grows.
+const UNPACKED: u64 = 64;
+
+/// The most bytes of a message from a process that may have so much memory: the program takes no
+/// more to read it.
+fn longest_message(memory: u64) -> usize {
+    usize::try_from(memory / UNPACKED).map_or(LONGEST, |bytes| bytes.min(LONGEST))
+}
+
+/// A question to a process.
+#[derive(Serialize, Deserialize)]
+struct CallRequest {
+    /// Its number, which the answer repeats: a process that a library has doubled may answer twice.
+    number: u64,
+    what: Operation,
+    /// Of the call's random stream. Written as a whole, not byte by byte.
+    key: Option<ByteArray<32>>,
+    noise: Noise,
+    /// Whether the program answers in the middle of it.
+    answers: bool,
+    messages: Vec<SharedMessage>,
+    /// How long the shared memory is by now.
+    room: u64,
+}
+
+#[derive(Serialize, Deserialize)]
+enum Operation {
+    /// The number of the library's interface, as text.
+    Interface,
+    Describe,
+    Create {
+        index: u32,
+        settings: String,
+        task: String,
+    },
+    Call {
+        part: u64,
+        operation: u32,
+        text: String,
+    },
+    Drop {
+        part: u64,
+    },
+    /// What the program answers to a question of a protocol; its tensors are the one message.
+    Replied {
+        /// Whether it has such an operation.
+        known: bool,
+        text: Option<String>,
+        failed: Option<ErrorText>,
+    },
+    /// The program asks back in the middle of a question of a protocol.
+    Back {
+        operation: u32,
+        text: String,
+    },
+}
+
+/// A message whose tensors lie in the shared memory.
+#[derive(Serialize, Deserialize)]
+struct SharedMessage {
+    from: u32,
+    weight: f64,
+    class_counts: Option<Vec<u32>>,
+    training_loss: Option<f64>,
+    tensors: Vec<SharedTensor>,
+}
+
+/// A tensor in the shared memory, in row order.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct SharedTensor {
+    pub name: String,
+    pub dtype: u32,
+    pub shape: Vec<usize>,
+    /// Where its first number is; a multiple of 64.
+    pub at: usize,
+}
+
+/// What a process answers.
+#[derive(Default, Serialize, Deserialize)]
+struct Reply {
+    /// The number of the question.
+    number: u64,
+    code: i32,
+    text: Option<String>,
+    /// Setting and reason.
+    failure: Option<(String, String)>,
+    misuse: Option<String>,
+    /// The library drew something from the call's stream.
+    drew: bool,
+    parts: Vec<u64>,
+    tensors: Vec<SharedTensor>,
+    room: u64,
+}
+
+/// What comes from a process.
+#[derive(Serialize, Deserialize)]
+enum ProcessMessage {
+    /// It logs, with this level. Not a part of the answer: the last words of one that crashes
+    /// matter most.
+    LogEvent(u32, String),
+    Answered(Reply),
+    /// A protocol asks the program in the middle of a call.
+    Asked {
+        part: u64,
+        operation: u32,
+        key: ByteArray<32>,
+        text: String,
+        messages: Vec<SharedMessage>,
+        room: u64,
+    },
+}
+
+/// A copy of a message in the shared memory.
+struct OwnedMessage {
+    facts: SharedMessage,
+    tensors: Vec<(String, Tensor)>,
+}
+
+/// Copies messages out of the shared memory, which is then free for others.
+fn copied(area: &SharedMemory, messages: Vec<SharedMessage>) -> Result<Vec<OwnedMessage>> {
+    let one = |facts: SharedMessage| {
+        let tensors = facts.tensors.iter().map(|tensor| {
+            // SAFETY: the writer waits for an answer, and writes nothing meanwhile.
+            #[allow(unsafe_code, reason = "shared memory")]
+            let view = unsafe { area.view(tensor) }?;
+            Ok((tensor.name.clone(), view.to_tensor()))
+        });
+        let tensors = tensors.collect::<Result<_>>()?;
+        Ok(OwnedMessage { facts, tensors })
+    };
+    messages.into_iter().map(one).collect()
+}
+
+/// Runs `f` with such messages.
+fn with_owned<R>(messages: &[OwnedMessage], f: impl FnOnce(&[OutgoingMessage<'_, '_>]) -> R) -> R {
+    let bodies = messages.iter().map(|message| {
+        let tensors = message.tensors.iter();
+        let views = tensors.map(|(name, tensor)| (name.as_str().into(), tensor.view()));
+        views.collect::<NamedTensors<'_>>()
+    });
+    let bodies: Vec<_> = bodies.collect();
+    let letters = messages.iter().zip(&bodies);
+    let letters = letters.map(|(message, tensors)| OutgoingMessage {
+        from: message.facts.from,
+        weight: message.facts.weight,
+        class_counts: message.facts.class_counts.as_deref(),
+        training_loss: message.facts.training_loss,
+        tensors,
+    });
+    f(&letters.collect::<Vec<_>>())
+}
+
+/// Writes messages into the shared memory.
+fn shared(area: &mut SharedMemory, messages: &[FlMessage]) -> Result<Vec<SharedMessage>> {
+    let mut bodies = Vec::new();
+    for raw in messages {
+        // SAFETY: the caller lends messages that are valid for the call.
+        #[allow(unsafe_code, reason = "messages of the other side")]
+        let views = unsafe {
+            let tensors = slice(raw.tensors, raw.count);
+            tensors
+                .iter()
+                .map(|raw| view(raw))
+                .collect::<Result<Vec<_>>>()
+        }?;
+        bodies.push(views);
+    }
+    let bytes = bodies.iter().flatten().map(|(_, view)| view.bytes());
+    let (places, end) = SharedMemory::places(bytes)?;
+    area.reserve(end)?;
+    let mut places = places.into_iter();
+    let mut all = Vec::new();
+    for (raw, body) in messages.iter().zip(bodies) {
+        let mut tensors = Vec::with_capacity(body.len());
+        for ((name, view), at) in body.into_iter().zip(&mut places) {
+            area.write(at, &view)?;
+            tensors.push(SharedTensor {
+                name: name.into(),
+                dtype: dtype(&view),
+                shape: view.shape(),
+                at,
+            });
+        }
+        let counts = (!raw.class_counts.is_null()).then(|| {
+            // SAFETY: as above.
+            #[allow(unsafe_code, reason = "messages of the other side")]
+            unsafe { slice(raw.class_counts, raw.classes as usize) }.to_vec()
+        });
+        all.push(SharedMessage {
+            from: raw.from,
+            weight: raw.weight,
+            class_counts: counts,
+            training_loss: raw.loss(),
+            tensors,
+        });
+    }
+    Ok(all)
+}
+
+/// Writes tensors into the shared memory.
+fn shared_tensors(
+    area: &mut SharedMemory,
+    tensors: &[(String, Tensor)],
+) -> Result<Vec<SharedTensor>> {
+    let views: Vec<_> = tensors.iter().map(|(n, t)| (n, t.view())).collect();
+    let (places, end) = SharedMemory::places(views.iter().map(|(_, view)| view.bytes()))?;
+    area.reserve(end)?;
+    let mut all = Vec::with_capacity(views.len());
+    for ((name, view), at) in views.into_iter().zip(places) {
+        area.write(at, &view)?;
+        all.push(SharedTensor {
+            name: name.clone(),
+            dtype: dtype(&view),
+            shape: view.shape(),
+            at,
+        });
+    }
+    Ok(all)
+}
+
+/// How many bytes a message's length has on the socket, before the message.
+const FRAME: usize = 4;
+/// A message without bytes wakes the other side.
+const WAKE: [u8; FRAME] = [0; FRAME];
+
+/// A message as the socket takes it: its length first.
+fn frame(message: &impl Serialize) -> Result<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(512);
+    bytes.extend(WAKE);
+    let mut bytes = postcard::to_extend(message, bytes)?;
+    let length = bytes.len() - FRAME;
+    ensure!(length <= LONGEST, "a message of {length} bytes is too long");
+    bytes[..FRAME].copy_from_slice(&(length as u32).to_le_bytes());
+    Ok(bytes)
+}
+
+/// A socket that is waited for until the call's time is over, however many bytes come at a time.
+struct TimedSocket {
+    socket: UnixStream,
+    /// `None`: there is no limit.
+    until: Option<Instant>,
+}
+
+impl TimedSocket {
+    fn left(&self) -> Result<Option<Duration>, Error> {
+        let left = self
+            .until
+            .map(|t| t.saturating_duration_since(Instant::now()));
+        match left {
+            Some(Duration::ZERO) => Err(ErrorKind::TimedOut.into()),
+            left => Ok(left),
+        }
+    }
+}
+
+impl Read for TimedSocket {
+    fn read(&mut self, bytes: &mut [u8]) -> Result<usize, Error> {
+        // a library in its sandbox may not change its socket
+        if let Some(left) = self.left()? {
+            self.socket.set_read_timeout(Some(left))?;
+        }
+        self.socket.read(bytes)
+    }
+}
+
+impl Write for TimedSocket {
+    fn write(&mut self, bytes: &[u8]) -> Result<usize, Error> {
+        if let Some(left) = self.left()? {
+            self.socket.set_write_timeout(Some(left))?;
+        }
+        self.socket.write(bytes)
+    }
+
+    fn flush(&mut self) -> Result<(), Error> {
+        self.socket.flush()
+    }
+}
+
+/// What comes from the other side.
+struct Incoming {
+    socket: BufReader<TimedSocket>,
+    listener: Listener,
+    /// How many lines of its log have come.
+    lines: u32,
+    /// The most bytes of a message.
+    longest: usize,
+}
+
+impl Incoming {
+    fn new(socket: UnixStream, mailbox: Mailbox, longest: usize) -> Self {
+        let until = None;
+        Self {
+            socket: BufReader::new(TimedSocket { socket, until }),
+            listener: Listener::new(mailbox),
+            lines: 0,
+            longest,
+        }
+    }
+
+    /// Waits for a message. `beside` gets what comes over the socket, or `None` if that only wakes,
+    /// and gives it back unless it is a line of the log.
+    fn next<M: DeserializeOwned>(
+        &mut self,
+        area: &SharedMemory,
+        mut beside: impl FnMut(Option<M>) -> Result<Option<M>>,
+    ) -> Result<M> {
+        let mut mail = area.listen(&mut self.listener);
+        loop {
+            if mail.is_none() {
+                mail = area.last_look(&mut self.listener);
+            }
+            if let Some(Mail {
+                message: Some(message),
+                lines,
+            }) = &mail
+                && *lines == self.lines
+            {
+                return Ok(postcard::from_bytes(message)?);
+            }
+            let received = self.receive()?;
+            let line = received.is_some();
+            match beside(received)? {
+                Some(message) => {
+                    area.taken(&mut self.listener);
+                    return Ok(message);
+                }
+                None => self.lines = self.lines.wrapping_add(line.into()),
+            }
+        }
+    }
+
+    /// Reads a message from the socket; `None`: it has no bytes.
+    fn receive<M: DeserializeOwned>(&mut self) -> Result<Option<M>> {
+        let mut length = WAKE;
+        self.socket.read_exact(&mut length)?;
+        let length = u32::from_le_bytes(length) as usize;
+        if length == 0 {
+            return Ok(None);
+        }
+        let longest = self.longest;
+        ensure!(
+            length <= longest,
+            "a message of {length} bytes is longer than the {longest} that its memory allows"
+        );
+        let mut bytes = Vec::new();
+        let mut from = (&mut self.socket).take(length as u64);
+        from.read_to_end(&mut bytes)?;
+        // the other side has ended in the middle of it
+        if bytes.len() < length {
+            return Err(Error::from(ErrorKind::UnexpectedEof).into());
+        }
+        Ok(Some(postcard::from_bytes(&bytes)?))
+    }
+}

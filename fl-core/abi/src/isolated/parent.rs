@@ -1,0 +1,302 @@
+//! The program, which asks.
+
+use super::process::{IsolatedPart, LibraryProcess, fail};
+use super::{Operation, Reply};
+use crate::host::{Call, Refused, checked};
+use crate::raw::{FL_ERROR, FlHost, FlMessage, FlText};
+use anyhow::{Context, anyhow};
+use fl_roles::Result;
+use fl_roles::privacy::Noise;
+use std::ffi::c_void;
+use std::fs::File;
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// A process that has loaded a library, or is about to.
+pub struct Process {
+    /// The process.
+    pub child: std::process::Child,
+    /// The way to it.
+    pub socket: UnixStream,
+    /// Holds the shared tensors: it must not become shorter.
+    pub memory: File,
+    /// The memory that the process may have, in bytes.
+    pub memory_bytes: u64,
+}
+
+/// Begins a process.
+type Begin = Box<dyn Fn() -> Result<Process> + Send + Sync>;
+
+/// The most processes of a library, on every machine: which parts share one does not depend
+/// on how many processors there are.
+const PROCESSES: usize = 16;
+
+/// A library in processes of its own. A part's random stream says in which it is made, and there it
+/// stays.
+pub struct IsolatedLibrary {
+    begin: Begin,
+    /// A call that takes longer ends its process; what the program takes to answer does not count.
+    longest: Duration,
+    workers: [Mutex<Worker>; PROCESSES],
+    /// Places of processes that have one part each.
+    alone: Mutex<Vec<&'static Mutex<Worker>>>,
+    /// Those of them that are free.
+    free: Mutex<Vec<usize>>,
+}
+
+/// The place of a process.
+#[derive(Default)]
+struct Worker {
+    running: Option<LibraryProcess>,
+    /// The last one that ended, and why.
+    ended: Option<(u64, String)>,
+}
+
+/// What a call needs beside its operation.
+pub(crate) struct CallInput<'a> {
+    pub key: Option<[u8; 32]>,
+    pub noise: Noise,
+    pub answers: bool,
+    pub messages: &'a [FlMessage],
+}
+
+impl IsolatedLibrary {
+    /// Processes that `begin` begins when they are needed; a call that takes longer than `longest`
+    /// ends its process.
+    pub fn new(begin: Begin, longest: Duration) -> Self {
+        Self {
+            begin,
+            longest,
+            workers: Default::default(),
+            alone: Mutex::default(),
+            free: Mutex::default(),
+        }
+    }
+
+    /// The number of the interface that it was built for.
+    ///
+    /// # Errors
+    /// Says why the library cannot be used.
+    pub fn interface(&self) -> Result<u32, Refused> {
+        let call = Call::new("a library", None, None);
+        let (code, answer) = call.run(|host| {
+            let what = Operation::Interface;
+            self.ask(0, None, what, CallInput::NOTHING, host)
+        });
+        let answer = checked(code, answer);
+        let answer = answer.map_err(|e| Refused::Description(format!("{e:#}")))?;
+        let number = answer.and_then(|answer| answer.text?.parse().ok());
+        number.ok_or(Refused::Magic)
+    }
+
+    /// The description of its parts goes to `host`, as text.
+    pub(crate) fn describe(&self, host: &FlHost) -> i32 {
+        self.ask(0, None, Operation::Describe, CallInput::NOTHING, host)
+    }
+
+    /// Makes a part, which goes to `host`.
+    pub(crate) fn create(
+        &self,
+        index: u32,
+        settings: &str,
+        task: &str,
+        alone: bool,
+        asked: CallInput<'_>,
+        host: &FlHost,
+    ) -> i32 {
+        // a protocol leads for long, and asks parts of the library while it does
+        let worker = match alone {
+            true => self.free_worker(),
+            false => asked.key.map_or(0, |key| usize::from(key[0])) % PROCESSES,
+        };
+        let what = Operation::Create {
+            index,
+            settings: settings.into(),
+            task: task.into(),
+        };
+        self.ask(worker, None, what, asked, host)
+    }
+
+    /// Does one operation with a part, or with the library itself if it is NULL.
+    ///
+    /// # Safety
+    /// `part` is what a call of this library gave, and not dropped; the messages are valid.
+    pub(crate) unsafe fn call(
+        &self,
+        part: *mut c_void,
+        operation: u32,
+        text: &str,
+        asked: CallInput<'_>,
+        host: &FlHost,
+    ) -> i32 {
+        // SAFETY: as the caller says; the handle is a box of ours.
+        let handle = unsafe { part.cast::<IsolatedPart>().as_ref() };
+        let what = Operation::Call {
+            part: handle.map_or(0, |handle| handle.part),
+            operation,
+            text: text.into(),
+        };
+        let worker = handle.map_or(0, |handle| handle.worker);
+        self.ask(worker, handle.map(|h| h.number), what, asked, host)
+    }
+
+    /// Ends a part.
+    ///
+    /// # Safety
+    /// As [`IsolatedLibrary::call`]; it is not used any more.
+    pub(crate) unsafe fn drop(&self, part: *mut c_void, host: &FlHost) {
+        // SAFETY: as the caller promises; the handle is a box of ours, and this is its last
+        // use.
+        let handle = unsafe { Box::from_raw(part.cast::<IsolatedPart>()) };
+        let mut worker = self.worker(handle.worker);
+        if handle.worker >= PROCESSES {
+            // its process was for it alone
+            *worker = Worker::default();
+            let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+            free.push(handle.worker - PROCESSES);
+            return;
+        }
+        let Some(running) = &mut worker.running else {
+            return;
+        };
+        if running.number == handle.number {
+            let what = Operation::Drop { part: handle.part };
+            let told = running.tell(what, CallInput::NOTHING);
+            let told = told.and_then(|()| running.hear(host, &mut log_to(host)));
+            if let Err(error) = told {
+                self.end(&mut worker, &error);
+            }
+        }
+    }
+
+    fn worker(&self, at: usize) -> MutexGuard<'_, Worker> {
+        let worker = match at.checked_sub(PROCESSES) {
+            None => &self.workers[at],
+            Some(at) => {
+                let alone = self.alone.lock().unwrap_or_else(PoisonError::into_inner);
+                alone[at]
+            }
+        };
+        let mut worker = worker.lock().unwrap_or_else(PoisonError::into_inner);
+        // a fork of the program begins processes of its own
+        if let Some(other) = worker.running.take_if(|running| !running.is_ours()) {
+            other.leave();
+        }
+        worker
+    }
+
+    /// The place of a process for one part alone.
+    fn free_worker(&self) -> usize {
+        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = free.pop().unwrap_or_else(|| {
+            let mut alone = self.alone.lock().unwrap_or_else(PoisonError::into_inner);
+            // a library stays for ever, and so do these places
+            alone.push(Box::leak(Box::default()));
+            alone.len() - 1
+        });
+        PROCESSES + at
+    }
+
+    /// Asks process `at`, and hands on what it answers. A question about a part is for process
+    /// `number` alone.
+    fn ask(
+        &self,
+        at: usize,
+        number: Option<u64>,
+        what: Operation,
+        asked: CallInput<'_>,
+        host: &FlHost,
+    ) -> i32 {
+        let mut worker = self.worker(at);
+        let answered = self.answered(&mut worker, number, what, asked, host);
+        let told = answered.and_then(|(running, reply)| running.hand_on(at, reply, host));
+        told.unwrap_or_else(|error| {
+            let text = format!("{error:#}");
+            // SAFETY: the host waits for the end of its call.
+            unsafe { fail(host, "", &text) };
+            FL_ERROR
+        })
+    }
+
+    fn answered<'w>(
+        &self,
+        worker: &'w mut Worker,
+        number: Option<u64>,
+        what: Operation,
+        asked: CallInput<'_>,
+        host: &FlHost,
+    ) -> Result<(&'w mut LibraryProcess, Reply)> {
+        let here = worker.running.as_ref().map(|running| running.number);
+        match number {
+            Some(number) if here != Some(number) => {
+                let ended = worker.ended.as_ref().filter(|(of, _)| *of == number);
+                let why = ended.map_or("nothing of it is left", |(_, why)| why);
+                return Err(anyhow!("its process has ended: {why}"));
+            }
+            Some(_) => {}
+            // what is new does not suffer for what has ended meanwhile
+            None => {
+                let gone = |r: &mut LibraryProcess| !matches!(r.child.0.try_wait(), Ok(None));
+                if worker.running.as_mut().is_none_or(gone) {
+                    worker.running = None;
+                    worker.running = Some(self.begun()?);
+                }
+            }
+        }
+        let running = worker.running.as_mut().context("it has a process")?;
+        let reply = match running.tell(what, asked) {
+            Ok(()) => running.hear(host, &mut log_to(host)),
+            Err(error) => Err(error),
+        };
+        match reply {
+            // the borrow checker requires a second lookup
+            Ok(reply) => Ok((worker.running.as_mut().context("it has a process")?, reply)),
+            Err(error) => Err(anyhow!(
+                "{}, in the middle of a call",
+                self.end(worker, &error)
+            )),
+        }
+    }
+
+    /// Ends a process that cannot be asked any more, and says why.
+    fn end(&self, worker: &mut Worker, error: &anyhow::Error) -> String {
+        let Some(running) = worker.running.take() else {
+            return "its process has ended".into();
+        };
+        let number = running.number;
+        let why = running.why(error);
+        worker.ended = Some((number, why.clone()));
+        why
+    }
+
+    fn begun(&self) -> Result<LibraryProcess> {
+        static NUMBER: AtomicU64 = AtomicU64::new(1);
+        let process = (self.begin)().context("cannot start a process for it")?;
+        LibraryProcess::new(
+            NUMBER.fetch_add(1, Ordering::Relaxed),
+            process,
+            self.longest,
+        )
+    }
+}
+
+/// Passes lines of the log on to the host.
+fn log_to(host: &FlHost) -> impl FnMut(u32, &str) {
+    |level, line| {
+        if let Some(log) = host.log {
+            // SAFETY: the host's own function, context and call.
+            unsafe { log(host.context, level, FlText::of(line)) };
+        }
+    }
+}
+
+impl CallInput<'_> {
+    const NOTHING: Self = Self {
+        key: None,
+        noise: Noise::Seeded,
+        answers: false,
+        messages: &[],
+    };
+}

@@ -1,0 +1,364 @@
+//! A process of a library, as the program talks with it.
+
+use super::shared_memory::{Mailbox, SharedMemory};
+use super::{
+    CallInput, CallRequest, Incoming, Operation, Process, ProcessMessage, Reply, SharedMessage,
+    SharedTensor, TimedSocket, WAKE, copied, frame, longest_message, shared, shared_tensors,
+    with_owned,
+};
+use crate::ask::ErrorText;
+use crate::caller::Means;
+use crate::host::{Answer, Answers, process_mark};
+use crate::library::link::ask_other;
+use crate::library::{Host, Input};
+use crate::raw::{FL_OK, FlHost, FlText};
+use anyhow::{anyhow, ensure};
+use fl_roles::privacy::Noise;
+use fl_roles::{Result, Stream};
+use serde_bytes::ByteArray;
+use std::cell::RefCell;
+use std::io::{ErrorKind, Write};
+use std::os::unix::process::ExitStatusExt;
+use std::time::{Duration, Instant};
+
+/// One of them, and the memory that the program shares with it.
+pub(super) struct LibraryProcess {
+    /// Which of all processes it is.
+    pub number: u64,
+    pub child: OwnedProcess,
+    from: Incoming,
+    to: TimedSocket,
+    /// How long a call may take.
+    longest: Duration,
+    /// How much of it is left, while the program answers what the library has asked.
+    left: Duration,
+    area: SharedMemory,
+    /// The number of the last question.
+    asked: u64,
+    /// The process that asks, see [`process_mark`].
+    program: u32,
+}
+
+/// A process that ends with this value.
+pub(super) struct OwnedProcess(pub std::process::Child);
+
+impl Drop for OwnedProcess {
+    fn drop(&mut self) {
+        // it ends by itself when its socket is closed, unless its library keeps it; what that has
+        // begun in its group ends too
+        // SAFETY: a call of the system on numbers. The child has not been waited for, so its number
+        // is its own.
+        unsafe { libc::kill(-(self.0.id() as i32), libc::SIGKILL) };
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A part, as the program holds it.
+pub(super) struct IsolatedPart {
+    pub worker: usize,
+    /// The process that has it.
+    pub number: u64,
+    /// What it is called there.
+    pub part: u64,
+}
+
+impl LibraryProcess {
+    /// A process that has begun; each call of it takes at most so long.
+    pub fn new(number: u64, process: Process, longest: Duration) -> Result<Self> {
+        let child = OwnedProcess(process.child);
+        let mut to = TimedSocket {
+            socket: process.socket,
+            until: Some(Instant::now() + longest),
+        };
+        let area = SharedMemory::new(process.memory)?;
+        // it waits until there are mailboxes; the first request says why one that has ended did
+        let _ = to.write_all(&WAKE);
+        let from = to.socket.try_clone()?;
+        Ok(Self {
+            number,
+            child,
+            from: Incoming::new(
+                from,
+                Mailbox::Answers,
+                longest_message(process.memory_bytes),
+            ),
+            to,
+            longest,
+            left: longest,
+            area,
+            asked: 0,
+            program: process_mark(),
+        })
+    }
+
+    /// The library has the floor for what is left of the call's time.
+    fn go_on(&mut self) {
+        let until = Some(Instant::now() + self.left);
+        self.to.until = until;
+        self.from.socket.get_mut().until = until;
+    }
+
+    /// The program has the floor: what it takes to answer is not the library's time.
+    fn pause(&mut self) -> Result<()> {
+        self.left = self.to.left()?.unwrap_or(self.longest);
+        Ok(())
+    }
+
+    /// Has this process begun it? A fork of the program has a copy of what its parent uses.
+    pub fn is_ours(&self) -> bool {
+        self.program == process_mark()
+    }
+
+    /// Leaves it to the process that has begun it.
+    pub fn leave(self) {
+        // its socket is closed here, and it is not ended
+        std::mem::forget(self.child);
+    }
+
+    /// Sends a question.
+    pub fn tell(&mut self, what: Operation, asked: CallInput<'_>) -> Result<()> {
+        self.left = self.longest;
+        self.go_on();
+        let messages = shared(&mut self.area, asked.messages)?;
+        self.asked += 1;
+        let ask = CallRequest {
+            number: self.asked,
+            what,
+            key: asked.key.map(ByteArray::new),
+            noise: asked.noise,
+            answers: asked.answers,
+            messages,
+            room: self.area.len() as u64,
+        };
+        self.post(&ask)
+    }
+
+    /// Waits for the answer until the call's time is over; what is logged until then is passed on. A
+    /// protocol may ask `host` in the middle.
+    pub fn hear(&mut self, host: &FlHost, said: &mut dyn FnMut(u32, &str)) -> Result<Reply> {
+        let number = self.asked;
+        loop {
+            let told = self.from.next(&self.area, |told| match told {
+                Some(ProcessMessage::LogEvent(level, line)) => {
+                    said(level, &line);
+                    Ok(None)
+                }
+                other => Ok(other),
+            })?;
+            match told {
+                ProcessMessage::Asked {
+                    part,
+                    operation,
+                    key,
+                    text,
+                    messages,
+                    room,
+                } => {
+                    self.area.see(room)?;
+                    let messages = copied(&self.area, messages)?;
+                    let stream = Stream::from_key(key.into_array());
+                    self.pause()?;
+                    let back = AskedBack {
+                        process: RefCell::new(&mut *self),
+                        host,
+                        lost: RefCell::new(None),
+                    };
+                    let means = Means {
+                        answers: Some(&back),
+                        ..Means::stream(&stream)
+                    };
+                    let answer = with_owned(&messages, |letters| {
+                        ask_other(host, part, operation, &text, letters, means)
+                    });
+                    // a process that is gone gets no answer
+                    if let Some(lost) = back.lost.into_inner() {
+                        return Err(lost);
+                    }
+                    self.go_on();
+                    self.reply_to(answer)?;
+                }
+                ProcessMessage::Answered(reply) => {
+                    ensure!(reply.number == number, "it answered another question");
+                    return Ok(reply);
+                }
+                ProcessMessage::LogEvent(..) => {}
+            }
+        }
+    }
+
+    /// Passes on what the program answers to a protocol.
+    fn reply_to(&mut self, answer: Result<Option<Answer>>) -> Result<()> {
+        let (answer, failed) = match answer {
+            Ok(answer) => (answer, None),
+            Err(error) => (None, Some(ErrorText::of(&error))),
+        };
+        let known = answer.is_some();
+        let Answer { text, tensors, .. } = answer.unwrap_or_default();
+        let tensors = shared_tensors(&mut self.area, &tensors)?;
+        let what = Operation::Replied {
+            known,
+            text,
+            failed,
+        };
+        self.send(what, vec![SharedMessage::of(tensors)])
+    }
+
+    /// Sends what is no question of the program's own.
+    fn send(&mut self, what: Operation, messages: Vec<SharedMessage>) -> Result<()> {
+        self.asked += 1;
+        let ask = CallRequest {
+            number: self.asked,
+            what,
+            key: None,
+            noise: Noise::Seeded,
+            answers: false,
+            messages,
+            room: self.area.len() as u64,
+        };
+        self.post(&ask)
+    }
+
+    fn post(&mut self, ask: &CallRequest) -> Result<()> {
+        let (frame, to) = (frame(ask)?, &mut self.to);
+        Ok(self.area.post(Mailbox::Requests, &frame, 0, to)?)
+    }
+
+    /// Hands a reply to the host as a library would.
+    pub fn hand_on(&mut self, worker: usize, reply: Reply, host: &FlHost) -> Result<i32> {
+        self.area.see(reply.room)?;
+        for part in reply.parts {
+            let handle = IsolatedPart {
+                worker,
+                number: self.number,
+                part,
+            };
+            if let Some(give) = host.part {
+                let handle = Box::into_raw(Box::new(handle));
+                // SAFETY: as above; it comes back to `drop`.
+                unsafe { give(host.context, handle.cast()) };
+            }
+        }
+        for tensor in &reply.tensors {
+            let bytes = tensor.bytes()?;
+            let from = self.area.address(tensor.at, bytes)?;
+            let room = host.tensor.map_or(std::ptr::null_mut(), |room| {
+                let (shape, n) = (tensor.shape.as_ptr(), tensor.shape.len() as u32);
+                // SAFETY: as above.
+                unsafe {
+                    let name = FlText::of(&tensor.name);
+                    room(host.context, name, tensor.dtype, n, shape)
+                }
+            });
+            if !room.is_null() && bytes > 0 {
+                // SAFETY: the host gave room for a tensor of this type and shape, and its bytes
+                // are shared.
+                unsafe { from.copy_to_nonoverlapping(room.cast(), bytes) };
+            }
+        }
+        if let (Some(draw), true) = (host.fill_uniform, reply.drew) {
+            let mut one = 0.0;
+            // SAFETY: as above; there is room for one number. What is drawn here tells the host's
+            // call that the library drew.
+            unsafe { draw(host.context, &raw mut one, 1) };
+        }
+        if let (Some(text), Some(json)) = (host.text, &reply.text) {
+            // SAFETY: as above.
+            unsafe { text(host.context, FlText::of(json)) };
+        }
+        if let Some(misuse) = &reply.misuse {
+            return Err(anyhow!("{misuse}"));
+        }
+        if let Some((setting, text)) = &reply.failure {
+            // SAFETY: as above.
+            unsafe { fail(host, setting, text) };
+        }
+        Ok(reply.code)
+    }
+
+    /// Why a process does not answer; it has ended afterwards.
+    pub fn why(mut self, error: &anyhow::Error) -> String {
+        let kind = error.downcast_ref::<std::io::Error>().map(|e| e.kind());
+        match kind {
+            Some(ErrorKind::WouldBlock | ErrorKind::TimedOut) => format!(
+                "its process was ended: a call took longer than {} seconds",
+                self.longest.as_secs_f64()
+            ),
+            Some(ErrorKind::UnexpectedEof | ErrorKind::BrokenPipe | ErrorKind::ConnectionReset) => {
+                // its socket is closed, so it has ended or is about to
+                let status = (0..1000).find_map(|_| {
+                    let status = self.child.0.try_wait().ok().flatten();
+                    if status.is_none() {
+                        std::thread::sleep(Duration::from_millis(1));
+                    }
+                    status
+                });
+                match status.map(|status| (status.signal(), status.code())) {
+                    Some((Some(signal), _)) => format!("its process was ended by signal {signal}"),
+                    Some((_, Some(code))) => format!("it ended its process with exit code {code}"),
+                    _ => "its process closed its socket, and was ended".into(),
+                }
+            }
+            _ => format!("its process was ended because a request to it failed ({error:#})"),
+        }
+    }
+}
+
+/// The way back to a protocol, in the middle of what it asks.
+struct AskedBack<'p> {
+    process: RefCell<&'p mut LibraryProcess>,
+    host: &'p FlHost,
+    /// Why the process cannot be asked any more.
+    lost: RefCell<Option<anyhow::Error>>,
+}
+
+impl Answers for AskedBack<'_> {
+    fn answer(&self, _: u64, operation: u32, input: &Input<'_>, reply: &Host<'_>) -> Result<bool> {
+        let mut process = self.process.borrow_mut();
+        let text = input.text()?.to_string();
+        let told = || -> Result<Reply> {
+            process.go_on();
+            let messages = shared(&mut process.area, input.messages())?;
+            process.send(Operation::Back { operation, text }, messages)?;
+            let answer = process.hear(self.host, &mut |_, _| {})?;
+            process.pause()?;
+            Ok(answer)
+        };
+        let answer = match told() {
+            Ok(answer) => answer,
+            Err(error) => {
+                let why = anyhow!("its process has ended ({error:#})");
+                self.lost.borrow_mut().get_or_insert(error);
+                return Err(why);
+            }
+        };
+        if answer.code != FL_OK {
+            let text = answer.text.unwrap_or_default();
+            let error = serde_json::from_str::<ErrorText>(&text);
+            return Err(error.map_or_else(|_| anyhow!("a protocol failed"), ErrorText::error));
+        }
+        // it is handed on as an answer of the library
+        process.hand_on(0, answer, reply.0).map(|_| true)
+    }
+}
+
+impl SharedMessage {
+    fn of(tensors: Vec<SharedTensor>) -> Self {
+        Self {
+            from: 0,
+            weight: 1.0,
+            class_counts: None,
+            training_loss: None,
+            tensors,
+        }
+    }
+}
+
+/// # Safety
+/// The host waits for the end of its call.
+pub(super) unsafe fn fail(host: &FlHost, setting: &str, text: &str) {
+    if let Some(fail) = host.fail {
+        // SAFETY: as the caller says.
+        unsafe { fail(host.context, FlText::of(setting), FlText::of(text)) };
+    }
+}

@@ -1,0 +1,325 @@
+//! The input of an operation, and what a library may ask of the host during it.
+
+use super::borrowed_inbox::{BorrowedInbox, InboxBuffer};
+use super::link::ask_other;
+use super::threads::Threads;
+use crate::caller::{Callee, Means};
+use crate::host::Answers;
+use crate::marshal::{OutgoingMessage, copied, message, message_of, slice, view};
+use crate::marshal_data::bytes_named;
+use crate::raw::*;
+use anyhow::{Context, ensure};
+use fl_roles::message::{Erased, Message, MessageType, NamedTensors, Tensor, TensorMap, View};
+use fl_roles::privacy::{Noise, ReleaseNoise};
+use fl_roles::{ClientId, Result, SharedExecutor, Stream};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::ffi::c_void;
+
+/// The input of an operation.
+pub struct Input<'a>(pub(crate) &'a FlInput);
+
+/// A message in the input of an operation.
+pub struct IncomingMessage<'a> {
+    /// The sender's number.
+    pub from: ClientId,
+    /// How much it counts: finite, at least 0.
+    pub weight: f64,
+    /// The sender's examples of each class, if the part requested them.
+    pub class_counts: Option<&'a [u32]>,
+    /// The mean loss of the training that made the message, if the part requested it.
+    pub training_loss: Option<f64>,
+    /// Its tensors, where the other side has them.
+    pub tensors: NamedTensors<'a>,
+}
+
+impl Input<'_> {
+    /// The text, which is JSON or empty.
+    ///
+    /// # Errors
+    /// If it is no UTF-8.
+    pub fn text(&self) -> Result<&str> {
+        // SAFETY: the maker of this promised that the input is valid.
+        unsafe { self.0.text.read("the text of a call") }
+    }
+
+    pub(crate) fn json<T: DeserializeOwned>(&self) -> Result<T> {
+        let text = self.text()?;
+        serde_json::from_str(text).with_context(|| format!("the text of a call: {text}"))
+    }
+
+    pub(crate) fn messages(&self) -> &[FlMessage] {
+        // SAFETY: as `text`.
+        unsafe { slice(self.0.messages, self.0.count) }
+    }
+
+    /// The messages, whose tensors stay where they are.
+    ///
+    /// # Errors
+    /// If a tensor's name, type or shape is wrong.
+    pub fn incoming(&self) -> Result<Vec<IncomingMessage<'_>>> {
+        let one = |raw: &FlMessage| {
+            // SAFETY: as `text`.
+            let tensors = unsafe { slice(raw.tensors, raw.count) }.iter();
+            let named = tensors.map(|tensor| {
+                // SAFETY: as `text`.
+                let (name, view) = unsafe { view(tensor) }?;
+                Ok((name.into(), view))
+            });
+            Ok(IncomingMessage {
+                from: raw.from,
+                weight: raw.weight,
+                // SAFETY: as `text`.
+                class_counts: unsafe { raw.counts() },
+                training_loss: raw.loss(),
+                tensors: named.collect::<Result<_>>()?,
+            })
+        };
+        self.messages().iter().map(one).collect()
+    }
+
+    fn raw(&self, at: usize) -> Result<&FlMessage> {
+        let all = self.messages();
+        all.get(at)
+            .with_context(|| format!("{} messages, where {} are due", all.len(), at + 1))
+    }
+
+    /// The sender of a message.
+    pub(crate) fn sender(&self, at: usize) -> Result<ClientId> {
+        Ok(self.raw(at)?.from)
+    }
+
+    pub(crate) fn message<M: Message>(&self, at: usize) -> Result<M> {
+        // SAFETY: as `text`.
+        unsafe { message(self.raw(at)?) }
+    }
+
+    pub(crate) fn message_of(&self, at: usize, of: &'static MessageType) -> Result<Erased> {
+        // SAFETY: as `text`.
+        unsafe { message_of(self.raw(at)?, of) }
+    }
+
+    pub(crate) fn parcel(&self, at: usize) -> Result<TensorMap> {
+        // SAFETY: as `text`.
+        unsafe { copied(self.raw(at)?) }
+    }
+
+    pub(crate) fn inbox<'s>(&self, shelf: &'s mut InboxBuffer) -> Result<BorrowedInbox<'s>> {
+        ensure!(!self.messages().is_empty(), "an inbox without messages");
+        // SAFETY: as `text`; what is lent borrows from this call and cannot outlive it, see
+        // `LocalAggregator`.
+        unsafe { BorrowedInbox::new(shelf, self.messages()) }
+    }
+
+    pub(crate) fn mail(&self, of: &'static MessageType) -> Result<fl_roles::ClientMessage<Erased>> {
+        self.mail_at(0, of)
+    }
+
+    pub(crate) fn mail_at(
+        &self,
+        at: usize,
+        of: &'static MessageType,
+    ) -> Result<fl_roles::ClientMessage<Erased>> {
+        let raw = self.raw(at)?;
+        Ok(fl_roles::ClientMessage {
+            from: raw.from,
+            weight: raw.weight,
+            // SAFETY: as `text`.
+            class_counts: unsafe { raw.counts() }.map(<[u32]>::to_vec),
+            training_loss: raw.loss(),
+            body: self.message_of(at, of)?,
+        })
+    }
+}
+
+/// What a library may ask of the host during a call.
+pub struct Host<'a>(pub(crate) &'a FlHost);
+
+/// A text and tensors by name.
+pub type TextAndTensors = (Option<String>, Vec<(String, Tensor)>);
+
+/// Adds noise of a scale to numbers.
+type AddNoise = unsafe extern "C" fn(*mut c_void, *mut f64, usize, f64);
+
+impl Host<'_> {
+    /// The random stream of the call.
+    pub fn stream(&self) -> Stream {
+        Stream::from_key(self.0.key)
+    }
+
+    /// The noise of `FL_PERTURB`.
+    pub(crate) fn noise(&self) -> ReleaseNoise {
+        let kind = match self.0.noise {
+            FL_SYSTEM => Noise::System,
+            _ => Noise::Seeded,
+        };
+        ReleaseNoise::of(self.stream(), kind)
+    }
+
+    /// Lets the host know that noise was drawn from the key of this call, which it does not see.
+    pub(crate) fn drew(&self) {
+        self.fill_uniform(&mut [0.0]);
+    }
+
+    /// Fills numbers with the next of the call's stream, uniform in `[0, 1)`.
+    pub fn fill_uniform(&self, out: &mut [f64]) {
+        if let Some(f) = self.0.fill_uniform {
+            // SAFETY: the host's own function and its context, and numbers of ours.
+            unsafe { f(self.0.context, out.as_mut_ptr(), out.len()) }
+        }
+    }
+
+    /// Adds Laplace noise of this scale, which is above 0, to each number.
+    pub fn add_laplace(&self, values: &mut [f64], scale: f64) {
+        self.add(self.0.add_laplace, values, scale);
+    }
+
+    /// Adds normal noise of this standard deviation, which is above 0, to each number.
+    pub fn add_gaussian(&self, values: &mut [f64], sigma: f64) {
+        self.add(self.0.add_gaussian, values, sigma);
+    }
+
+    fn add(&self, f: Option<AddNoise>, values: &mut [f64], scale: f64) {
+        if let Some(f) = f {
+            // SAFETY: as `fill_uniform`.
+            unsafe { f(self.0.context, values.as_mut_ptr(), values.len(), scale) }
+        }
+    }
+
+    /// Gives the answer's text, which is JSON.
+    pub fn text(&self, text: &str) {
+        if let Some(f) = self.0.text {
+            // SAFETY: the host's own function, its context, and a text that lives through the call.
+            unsafe { f(self.0.context, FlText::of(text)) }
+        }
+    }
+
+    pub(crate) fn json(&self, value: &impl Serialize) -> Result<()> {
+        self.text(&serde_json::to_string(value)?);
+        Ok(())
+    }
+
+    pub(crate) fn fail(&self, text: &str) {
+        if let Some(f) = self.0.fail {
+            // SAFETY: as `text`.
+            unsafe { f(self.0.context, FlText::EMPTY, FlText::of(text)) }
+        }
+    }
+
+    /// Gives tensors of the answer.
+    ///
+    /// # Errors
+    /// If the host refuses one.
+    pub fn tensors(&self, all: &NamedTensors<'_>) -> Result<()> {
+        for (name, view) in all {
+            self.tensor(name, view)?;
+        }
+        Ok(())
+    }
+
+    fn tensor(&self, name: &str, view: &View<'_>) -> Result<()> {
+        let f = self.0.tensor.context("the host takes no tensors")?;
+        let (dtype, length) = match view {
+            View::F32(_) => (FL_F32, [0]),
+            View::F64(_) => (FL_F64, [0]),
+            View::U32(_) => (FL_U32, [0]),
+            View::U8(b) => (FL_U8, [b.len()]),
+            View::I64(_) => (FL_I64, [0]),
+            View::Bits(_) => (FL_BITS, [0]),
+        };
+        let shape = view.table().unwrap_or(&length);
+        // SAFETY: as `text`; `shape` has as many numbers as it says.
+        let room = unsafe {
+            f(
+                self.0.context,
+                FlText::of(name),
+                dtype,
+                shape.len() as u32,
+                shape.as_ptr(),
+            )
+        };
+        ensure!(!room.is_null(), "the host refused tensor `{name}`");
+        /// # Safety
+        /// There is room for the view's numbers at `room`.
+        unsafe fn put<T: Copy>(room: *mut c_void, view: &ndarray::ArrayViewD<'_, T>) {
+            let room = room.cast::<T>();
+            match view.as_slice() {
+                // SAFETY: as the caller says; the host's memory is not ours.
+                Some(s) => unsafe { room.copy_from_nonoverlapping(s.as_ptr(), s.len()) },
+                None => {
+                    for (i, x) in view.iter().enumerate() {
+                        // SAFETY: as the caller says.
+                        unsafe { room.add(i).write(*x) };
+                    }
+                }
+            }
+        }
+        // SAFETY: the host made room for this type and shape.
+        unsafe {
+            match view {
+                View::F32(a) => put(room, a),
+                View::F64(a) => put(room, a),
+                View::U32(a) => put(room, a),
+                View::U8(b) => room
+                    .cast::<u8>()
+                    .copy_from_nonoverlapping(b.as_ptr(), b.len()),
+                View::I64(a) => put(room, a),
+                View::Bits(b) => room
+                    .cast::<u8>()
+                    .copy_from_nonoverlapping(b.packed().as_ptr(), b.packed().len()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives a state, unless it is empty.
+    pub(crate) fn state(&self, state: &[u8]) -> Result<()> {
+        match state.is_empty() {
+            true => Ok(()),
+            false => self.tensors(&bytes_named("state", state)),
+        }
+    }
+
+    /// Gives the host a new part.
+    ///
+    /// # Errors
+    /// If the host takes none.
+    pub fn part(&self, part: Box<dyn Callee>) -> Result<()> {
+        let f = self.0.part.context("the host takes no parts")?;
+        let part = Box::into_raw(Box::new(part));
+        // SAFETY: the host's own function and its context; it gives the part back to `drop_part`.
+        unsafe { f(self.0.context, part.cast()) };
+        Ok(())
+    }
+
+    /// Runs `f` with the host's threads.
+    ///
+    /// # Errors
+    /// If `f` fails.
+    pub fn with_executor(&self, f: &mut dyn FnMut(SharedExecutor) -> Result<()>) -> Result<()> {
+        Threads::lend(self.0, f)
+    }
+
+    /// Asks the program, in the middle of this call, for an operation of the part with this number
+    /// there, or of itself (0). The operation draws from `stream`, and `answers` takes what the
+    /// program asks back. `None`: there is no such operation.
+    ///
+    /// # Errors
+    /// If the program answers no operation in this call, or says why it fails.
+    pub fn ask(
+        &self,
+        part: u64,
+        operation: u32,
+        text: &str,
+        messages: &[OutgoingMessage<'_, '_>],
+        stream: &Stream,
+        answers: Option<&dyn Answers>,
+    ) -> Result<Option<TextAndTensors>> {
+        let means = Means {
+            answers,
+            ..Means::stream(stream)
+        };
+        let answer = ask_other(self.0, part, operation, text, messages, means)?;
+        Ok(answer.map(|answer| (answer.text, answer.tensors)))
+    }
+}

@@ -1,0 +1,549 @@
+//! What a protocol asks the program in the middle of its calls: the text of a request, and what
+//! its server and its client have in common.
+
+use super::generator::RemoteGenerator;
+use super::trainer::RemoteTrainer;
+use super::{generator, mechanism, selector, trainer};
+use crate::ask::ErrorText;
+use crate::caller::{Caller, Calls, Means};
+use crate::data_sets::HandedOut;
+use crate::host::Answer;
+use crate::library::link::{Link, LinkedPart};
+use crate::library::{Host, Input};
+use crate::marshal::{OutgoingMessage, content, shorter, with_inbox_letters};
+use crate::marshal_data::{
+    PublicText, SamplesText, bytes_named, examples_of, public_of, samples_of, with_public,
+    with_target,
+};
+use crate::marshal_samples::with_values;
+use crate::operations::is_lent;
+use crate::raw::*;
+use anyhow::{Context, anyhow, bail, ensure};
+use fl_roles::__private::ModelReader;
+use fl_roles::message::{
+    AnyMessage, Erased, MessageType, NamedTensors, TensorMap, View, message_type,
+};
+use fl_roles::{
+    AnyInbox, AnyMechanism, AnySelector, ClientId, Cohort, Generator, Public, Result, Role, Round,
+    SharedExecutor, Stream, Trainer,
+};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::ops::Deref;
+use std::sync::{Arc, OnceLock, PoisonError};
+
+/// A round without its sent message and executor.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct RoundFacts {
+    name: String,
+    number: usize,
+    last: bool,
+    key: [u8; 32],
+}
+
+impl From<&Round> for RoundFacts {
+    fn from(round: &Round) -> Self {
+        Self {
+            name: round.name.clone(),
+            number: round.number,
+            last: round.last,
+            key: round.stream.key(),
+        }
+    }
+}
+
+impl RoundFacts {
+    pub fn round(&self, exec: SharedExecutor) -> Round {
+        let stream = Stream::from_key(self.key);
+        Round::new(self.name.clone(), self.number, self.last, stream, exec)
+    }
+}
+
+/// Declares [`RequestText`]: what an operation may need, and what it may go without.
+macro_rules! request_text {
+    ($($name:ident: $of:ty,)* ; $($(#[$doc:meta])* $free:ident: $at:ty,)*) => {
+        /// The text of a request. An operation takes those of these that `raw.rs` names.
+        #[derive(Default, Serialize, Deserialize)]
+        #[serde(default, deny_unknown_fields)]
+        pub(crate) struct RequestText {
+            $(#[serde(skip_serializing_if = "Option::is_none")] $name: Option<$of>,)*
+            $($(#[$doc])* #[serde(skip_serializing_if = "Option::is_none")] $free: Option<$at>,)*
+        }
+
+        impl RequestText {
+            $(pub fn $name(self, $name: impl Into<$of>) -> Self {
+                Self { $name: Some($name.into()), ..self }
+            })*
+            $(pub fn $free(self, $free: Option<$at>) -> Self {
+                Self { $free, ..self }
+            })*
+        }
+
+        impl Request {
+            $(pub fn $name(&self) -> Result<&$of> {
+                let missing = concat!("the request states no `", stringify!($name), "`");
+                self.0.$name.as_ref().context(missing)
+            })*
+            $(pub fn $free(&self) -> Option<$at> {
+                self.0.$free.clone()
+            })*
+        }
+    };
+}
+
+/// A request as it came, whose operation says what it needs.
+pub(super) struct Request(RequestText);
+
+request_text! {
+    slot: String,
+    label: String,
+    name: String,
+    kind: String,
+    text: String,
+    pool: String,
+    round: RoundFacts,
+    cohort: Cohort,
+    to: Vec<ClientId>,
+    which: Vec<usize>,
+    whose: Vec<usize>,
+    each: Vec<Option<f64>>,
+    number: usize,
+    of: usize,
+    at: usize,
+    at_least: usize,
+    index: u64,
+    part: u64,
+    set: u64,
+    client: ClientId,
+    forms: bool,
+    clip: bool,
+    samples: SamplesText,
+    ;
+    /// The kind of the message that the round shows, which comes last.
+    shown: String,
+    agreed: f64,
+    /// JSON has no number for one that is not finite.
+    value: f64,
+    failed: ErrorText,
+}
+
+/// The text of a request that states nothing yet.
+pub(crate) fn stating() -> RequestText {
+    RequestText::default()
+}
+
+impl Request {
+    pub fn read(input: &Input<'_>) -> Result<Self> {
+        input.json().map(Self)
+    }
+
+    /// The type of its messages.
+    pub fn message_type(&self) -> Result<&'static MessageType> {
+        let kind = self.kind()?;
+        message_type(kind).with_context(|| format!("no message is called `{kind}`"))
+    }
+
+    /// Its message.
+    pub fn message(&self, input: &Input<'_>) -> Result<Erased> {
+        input.message_of(0, self.message_type()?)
+    }
+
+    /// Lets `f` change its message, which is the answer.
+    pub fn change(
+        &self,
+        input: &Input<'_>,
+        reply: &Host<'_>,
+        f: impl FnOnce(&mut dyn AnyMessage) -> Result<()>,
+    ) -> Result<()> {
+        let mut message = self.message(input)?;
+        f(&mut *message)?;
+        say(reply, &*message)
+    }
+
+    /// Its round, with the message that it shows.
+    pub fn round_showing(&self, exec: SharedExecutor, input: &Input<'_>) -> Result<Round> {
+        let round = self.round()?.round(exec);
+        let Some(kind) = self.shown() else {
+            return Ok(round);
+        };
+        let of = message_type(&kind).with_context(|| format!("no message is called `{kind}`"))?;
+        let last = input.messages().len().checked_sub(1);
+        let last = last.context("the round announces a sent message, but the call has none")?;
+        Ok(round.showing_any(input.message_of(last, of)?.into()))
+    }
+
+    /// How many messages it has, beside the one that its round shows.
+    pub fn messages(&self, input: &Input<'_>) -> usize {
+        let shown = usize::from(self.shown().is_some());
+        input.messages().len().saturating_sub(shown)
+    }
+
+    /// The inbox that it has.
+    pub fn inbox(&self, input: &Input<'_>) -> Result<Box<dyn AnyInbox>> {
+        let of = self.message_type()?;
+        let mail = (0..self.messages(input)).map(|at| input.mail_at(at, of));
+        of.inbox(mail.collect::<Result<_>>()?)
+    }
+}
+
+impl Link {
+    /// Sends a request to the program, with messages of these tensors.
+    pub fn request(
+        &self,
+        operation: u32,
+        text: RequestText,
+        messages: &[NamedTensors<'_>],
+    ) -> Result<Answer> {
+        let text = serde_json::to_string(&text)?;
+        self.must(operation, &text, messages, Means::default())
+    }
+
+    /// As [`Link::request`], with envelopes.
+    pub fn call_with(
+        &self,
+        operation: u32,
+        text: RequestText,
+        letters: &[OutgoingMessage<'_, '_>],
+        means: Means<'_>,
+    ) -> Result<Answer> {
+        let text = serde_json::to_string(&text)?;
+        self.due(
+            operation,
+            Caller::call(self, operation, &text, letters, means)?,
+        )
+    }
+
+    /// Sends a request that gives nothing.
+    pub fn done(&self, operation: u32, text: RequestText) -> Result<()> {
+        self.request(operation, text, &[]).map(drop)
+    }
+
+    /// Sends a request, and reads the text of its answer.
+    pub fn read<T: DeserializeOwned>(
+        &self,
+        operation: u32,
+        text: RequestText,
+        messages: &[NamedTensors<'_>],
+    ) -> Result<T> {
+        self.json(&self.request(operation, text, messages)?)
+    }
+
+    /// Sends a request, and returns the bytes of this name in its answer; `None` if there are none.
+    pub fn bytes(&self, operation: u32, text: RequestText, name: &str) -> Result<Option<Vec<u8>>> {
+        let mut parcel = TensorMap::new(self.request(operation, text, &[])?.tensors);
+        parcel.has(name).then(|| parcel.bytes(name)).transpose()
+    }
+
+    /// Replaces a message by the program's answer.
+    pub fn replace(
+        &self,
+        operation: u32,
+        text: RequestText,
+        message: &mut dyn AnyMessage,
+    ) -> Result<()> {
+        let text = text.kind(message.kind());
+        let answer = self.request(operation, text, &[content(message)])?;
+        message.become_other(self.message_of(answer, message.message_type())?)
+    }
+}
+
+/// The slots and public data of the program, for a protocol's server or client.
+pub(super) struct RemoteSlots {
+    pub link: Arc<Link>,
+    models: BTreeMap<String, RemoteTrainer>,
+    generators: BTreeMap<String, RemoteGenerator>,
+    public: OnceLock<Arc<Public>>,
+}
+
+impl Deref for RemoteSlots {
+    type Target = Link;
+    fn deref(&self) -> &Link {
+        &self.link
+    }
+}
+
+impl RemoteSlots {
+    pub fn new(link: &Arc<Link>) -> Self {
+        Self {
+            link: link.clone(),
+            models: BTreeMap::new(),
+            generators: BTreeMap::new(),
+            public: OnceLock::new(),
+        }
+    }
+
+    pub fn model(&mut self, slot: &str) -> Result<&mut dyn Trainer> {
+        Ok(match self.models.entry(slot.into()) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => {
+                let number = self.link.read(FL_MODEL, stating().slot(slot), &[])?;
+                let part = LinkedPart::new(&self.link, number);
+                new.insert(RemoteTrainer::new(part, None)?)
+            }
+        })
+    }
+
+    pub fn generator(&mut self, slot: &str) -> Result<&mut dyn Generator> {
+        Ok(match self.generators.entry(slot.into()) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => {
+                let number = self.link.read(FL_GENERATOR, stating().slot(slot), &[])?;
+                let remote = LinkedPart::new(&self.link, number);
+                let input = None;
+                new.insert(RemoteGenerator { remote, input })
+            }
+        })
+    }
+
+    /// Returns the public data, fetched at most once.
+    pub fn public(&self) -> Result<Arc<Public>> {
+        if let Some(known) = self.public.get() {
+            return Ok(known.clone());
+        }
+        let answer = self.request(FL_PUBLIC, stating(), &[])?;
+        let text: PublicText = self.link.json(&answer)?;
+        let public = Arc::new(public_of(&*self.link, &text, answer.tensors)?);
+        Ok(self.public.get_or_init(|| public).clone())
+    }
+
+    /// Combines an inbox by the aggregator in `slot` of the program.
+    pub fn aggregate(&self, slot: &str, round: &Round, inbox: &dyn AnyInbox) -> Result<Erased> {
+        let shown = round.sent_any();
+        let stated = stating().slot(slot).round(round);
+        let text = stated
+            .kind(inbox.message_type().kind)
+            .shown(shown.map(|sent| sent.kind().into()));
+        message_in(with_inbox_letters(inbox, shown, |letters| {
+            self.link
+                .call_with(FL_AGGREGATE, text, letters, Means::default())
+        })?)
+    }
+}
+
+/// Returns the message in an answer, whose text is its kind.
+pub(super) fn message_in(answer: Answer) -> Result<Erased> {
+    let kind: String = match &answer.text {
+        Some(text) => serde_json::from_str(text)?,
+        None => bail!("an answer that names no kind of message"),
+    };
+    let of = message_type(&kind);
+    let of =
+        of.with_context(|| format!("no message is called `{kind}`; register it with `messages!`"))?;
+    of.from_tensors(TensorMap::new(answer.tensors))
+}
+
+/// Makes a model that the protocol holds by this number.
+pub(super) fn held_model(link: &Arc<Link>, number: u64) -> Result<Box<dyn Trainer>> {
+    let model = RemoteTrainer::new(LinkedPart::held(link, number), None)?;
+    let model = Box::new(model);
+    let place = std::ptr::from_ref(&*model).addr();
+    let mut models = link.models.lock().unwrap_or_else(PoisonError::into_inner);
+    models.insert(place, number);
+    Ok(model)
+}
+
+/// The most parts that a protocol may hold at once.
+const HELD: usize = 100_000;
+
+/// A part of the program that a protocol has a number for.
+pub(super) enum HeldPart {
+    /// The model in a slot.
+    Model(String),
+    /// The generator in a slot.
+    Generator(String),
+    /// A model in no slot.
+    Trainer(Box<dyn Trainer>),
+    /// A selector out of its slot.
+    Selector(Box<dyn AnySelector>),
+    /// A mechanism out of its slot.
+    Mechanism(Box<dyn AnyMechanism>),
+    /// What reads models that clients send.
+    Reader(ModelReader),
+}
+
+/// The parts of the program that a protocol has numbers for, from 1.
+#[derive(Default)]
+pub(super) struct Held {
+    last: Cell<u64>,
+    all: RefCell<BTreeMap<u64, HeldPart>>,
+}
+
+impl Held {
+    fn keep(&self, part: HeldPart) -> Result<u64> {
+        let mut all = self.all.borrow_mut();
+        ensure!(all.len() < HELD, "a protocol holds more than {HELD} parts");
+        let number = self.last.get() + 1;
+        self.last.set(number);
+        all.insert(number, part);
+        Ok(number)
+    }
+
+    fn take(&self, number: u64) -> Result<HeldPart> {
+        let part = self.all.borrow_mut().remove(&number);
+        part.with_context(|| format!("the protocol holds no such part ({number}), or is using it"))
+    }
+
+    /// Takes a part out that `of` accepts; another one stays.
+    fn take_as<T>(
+        &self,
+        number: u64,
+        what: &str,
+        of: impl FnOnce(HeldPart) -> Result<T, HeldPart>,
+    ) -> Result<T> {
+        of(self.take(number)?).map_err(|other| {
+            self.all.borrow_mut().insert(number, other);
+            anyhow!("the part {number} is no {what}")
+        })
+    }
+
+    pub fn trainer(&self, number: u64) -> Result<Box<dyn Trainer>> {
+        self.take_as(number, "model out of a slot", |part| match part {
+            HeldPart::Trainer(part) => Ok(part),
+            other => Err(other),
+        })
+    }
+
+    pub fn selector(&self, number: u64) -> Result<Box<dyn AnySelector>> {
+        self.take_as(number, "selector", |part| match part {
+            HeldPart::Selector(part) => Ok(part),
+            other => Err(other),
+        })
+    }
+
+    pub fn mechanism(&self, number: u64) -> Result<Box<dyn AnyMechanism>> {
+        self.take_as(number, "mechanism", |part| match part {
+            HeldPart::Mechanism(part) => Ok(part),
+            other => Err(other),
+        })
+    }
+
+    /// Runs `f` with a part; meanwhile the protocol may use other parts.
+    pub fn with<R>(&self, number: u64, f: impl FnOnce(&mut HeldPart) -> Result<R>) -> Result<R> {
+        let mut part = self.take(number)?;
+        let out = f(&mut part);
+        self.all.borrow_mut().insert(number, part);
+        out
+    }
+}
+
+/// What is in a slot.
+pub(super) enum InSlot<'p> {
+    Model(&'p mut dyn Trainer),
+    Generator(&'p mut dyn Generator),
+}
+
+/// What the program lends to a protocol during a call: parts, by number, and data.
+pub(super) struct Lent {
+    pub held: Held,
+    pub sets: HandedOut,
+}
+
+impl Lent {
+    pub fn new(sets: HandedOut) -> Self {
+        Self {
+            held: Held::default(),
+            sets,
+        }
+    }
+
+    /// Holds a part, and says its number.
+    pub fn number(&self, part: HeldPart) -> Result<u64> {
+        self.held.keep(part)
+    }
+
+    /// Answers the request for the public data.
+    pub fn say_public(&self, public: Option<Arc<Public>>, reply: &Host<'_>) -> Result<()> {
+        with_public(&self.sets, &*Public::required(public)?, |text, tensors| {
+            reply.tensors(&tensors)?;
+            reply.json(&text)
+        })
+    }
+
+    /// Does an operation with a part that the protocol has a number for. `in_slot` runs a function
+    /// with what is in a slot of the side that the protocol has.
+    pub fn serve_part(
+        &self,
+        (number, operation): (u64, u32),
+        input: &Input<'_>,
+        reply: &Host<'_>,
+        in_slot: impl FnOnce(&HeldPart, &mut dyn FnMut(InSlot<'_>) -> Result<bool>) -> Result<bool>,
+    ) -> Result<bool> {
+        let sets = &self.sets;
+        self.held.with(number, |part| {
+            let role = match part {
+                HeldPart::Model(_) | HeldPart::Trainer(_) => Role::Trainer,
+                HeldPart::Generator(_) => Role::Generator,
+                HeldPart::Selector(_) => Role::Selector,
+                HeldPart::Mechanism(_) => Role::Privacy,
+                HeldPart::Reader(_) => return Ok(false),
+            };
+            if !is_lent(operation, role) {
+                return Ok(false);
+            }
+            match part {
+                HeldPart::Trainer(of) => trainer::serve(&mut **of, sets, operation, input, reply),
+                HeldPart::Selector(of) => selector::serve(&mut **of, sets, operation, input, reply),
+                HeldPart::Mechanism(of) => mechanism::serve(&mut **of, operation, input, reply),
+                slot => in_slot(slot, &mut |found| match found {
+                    InSlot::Model(of) => trainer::serve(of, sets, operation, input, reply),
+                    InSlot::Generator(of) => generator::serve(of, sets, operation, input, reply),
+                }),
+            }
+        })
+    }
+
+    /// Does the operations that need neither server nor client, which may be in use; `false`: it is
+    /// none of them.
+    pub fn serve(&self, operation: u32, input: &Input<'_>, reply: &Host<'_>) -> Result<bool> {
+        let (sets, request) = (&self.sets, || Request::read(input));
+        match operation {
+            FL_DROP => drop(self.held.take(*request()?.part()?)),
+            FL_INPUTS => {
+                let inputs = sets.inputs(*request()?.set()?)?;
+                reply.tensors(&bytes_named("set", &postcard::to_stdvec(&*inputs)?))?;
+            }
+            FL_LABELS => {
+                let request = request()?;
+                let labels = sets.labels_of(*request.set()?, *request.at()?)?;
+                reply.tensors(&bytes_named("set", &postcard::to_stdvec(&*labels)?))?;
+            }
+            FL_VALUES => {
+                let x = samples_of(sets, &input.json()?, &mut input.parcel(0)?)?;
+                with_values(&x, |values| {
+                    reply.tensors(&vec![("values".into(), View::F32(values))])
+                })?;
+            }
+            FL_TARGETS => {
+                let of = examples_of(sets, &input.json()?, &mut input.parcel(0)?)?;
+                with_target(&of.target().view(), |kind, view| {
+                    reply.tensors(&vec![("target".into(), shorter(&view))])?;
+                    reply.json(&kind)
+                })?;
+            }
+            FL_READ => {
+                let (request, model) = (request()?, input.parcel(0)?.bytes("model")?);
+                let (reader, client) = (*request.part()?, *request.client()?);
+                let model = self.held.with(reader, |part| match part {
+                    HeldPart::Reader(read) => read(client, &model),
+                    _ => bail!("the part {reader} reads no models"),
+                })?;
+                reply.json(&self.number(HeldPart::Trainer(model))?)?;
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+}
+
+pub(super) fn say(reply: &Host<'_>, message: &dyn AnyMessage) -> Result<()> {
+    reply.tensors(&content(message))?;
+    reply.json(&message.kind())
+}
+
+/// The error of a request that needs a server or client in use by another request.
+pub(super) fn busy() -> anyhow::Error {
+    anyhow!("the protocol made this call inside another of its calls")
+}
