@@ -1,10 +1,11 @@
 //! What a guarantee compares: two runs whose data are neighbours differ in nothing that has no
 //! noise.
 
-use crate::common::{fails, fl, json, out};
+use crate::common::{fails, files, fl, json, out};
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Rows of two numbers and a class; no two have the same numbers.
 pub fn rows(of: impl IntoIterator<Item = usize>) -> String {
@@ -117,6 +118,155 @@ fn a_client_without_examples_is_seen_by_no_one_where_a_guarantee_hides_it() {
         "{notes}"
     );
     assert_eq!(journal[0]["clients"], 5);
+}
+
+const TIERS: &str = "protocol:
+  use: two-tier-vote
+  partitions: 1
+  subsets: 2
+  noise: server
+  teacher: { epochs: 1, batch: 8 }
+  student: { epochs: 1, batch: 8 }
+  final-model: { epochs: 1, batch: 8 }
+  evaluate-clients: false
+parts:
+  teacher: { use: linear }
+  student: { use: linear }
+  final: { use: linear }
+  tier1: { use: majority-vote }
+  tier2: { use: consistent-vote }
+  privacy: { use: laplace-votes, gamma: 1e-6, data-dependent: false }
+  accountant: { use: pate-moments, delta: 1e-5, unit: party }
+";
+const SCORES: &str = "protocol:
+  use: one-shot-distill
+  local: { epochs: 1, batch: 8 }
+  student: { epochs: 2, batch: 8 }
+  loss: mse
+  evaluate-clients: false
+parts:
+  teacher: { use: linear, lr: 0.1 }
+  student: { use: linear, lr: 1e-13 }
+  ensemble: { use: class-weighted }
+  privacy: { use: laplace-logits, gamma: 1e-12, clip: 4.0 }
+  accountant: { use: basic }
+";
+
+/// A text in which every hash of 64 digits is the word `hash`.
+fn without_digests(text: &str) -> String {
+    let hex = |c: char| c.is_ascii_digit() || ('a'..='f').contains(&c);
+    let mut out = String::new();
+    for piece in text.split_inclusive(|c| !hex(c)) {
+        let digits = piece.trim_end_matches(|c| !hex(c));
+        match digits.len() {
+            64 => out += &format!("hash{}", &piece[64..]),
+            _ => out += piece,
+        }
+    }
+    out
+}
+
+/// The files of a run by their paths, without what `PRIVACY.md` names: in `run.json` the times, the
+/// hashes of data files and the sealed hashes of rows; where the server sees bare answers, digests.
+fn files_of(run: &Path, bare: bool) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut all = BTreeMap::new();
+    for path in files(run) {
+        let mut bytes = fs::read(&path).unwrap();
+        if path.ends_with("run.json") {
+            let mut run: Value = serde_json::from_slice(&bytes).unwrap();
+            for file in run["data"].as_array_mut().unwrap() {
+                file["sha256"].take();
+            }
+            let sealed = &mut run["book"]["data"]["sealed"];
+            let length = sealed["text"].as_str().unwrap().len();
+            *sealed = length.into();
+            run["started"].take();
+            run["book"]["time"].take();
+            run["book"]["id"].take();
+            bytes = run.to_string().into_bytes();
+        }
+        // receipts have the hash of `run.json`
+        if bare || path.ends_with("receipts.jsonl") {
+            if let Ok(text) = std::str::from_utf8(&bytes) {
+                bytes = without_digests(text).into_bytes();
+            }
+        }
+        all.insert(path.strip_prefix(run).unwrap().into(), bytes);
+    }
+    all
+}
+
+/// So much noise covers a release that its bits do not depend on one client's rows. What then
+/// differs between runs on neighbouring data, in any byte of any file, would be told without noise.
+#[test]
+fn exact_files_of_runs_on_neighbouring_data_are_equal_where_noise_covers_the_rows() {
+    let d = tempfile::tempdir().unwrap();
+    let dir = d.path();
+    let loud = |parts: &str| {
+        let noise = ["noise-multiplier: 1.0", "noise-multiplier: 2.0"];
+        let loud = noise.iter().fold(parts.to_owned(), |parts, quiet| {
+            parts.replace(quiet, "noise-multiplier: 1e12")
+        });
+        assert_ne!(loud, parts);
+        loud
+    };
+    let public = "  public: { from: { set: { files: { format: csv, train: public.csv, label: class,
+    classes: [low, high], columns: { a: { number: { range: [0, 1000] } },
+    b: { number: { range: [0, 1000] } } } } } } }\n";
+    let of = 40..60;
+    let flipped = |text: String| match text.contains("high\n") {
+        true => text.replacen("high\n", "low\n", 1),
+        false => text.replacen("low\n", "high\n", 1),
+    };
+    let neighbours = [
+        ("one label", flipped(rows(of.clone()))),
+        ("one row less", rows(of.clone().skip(1))),
+        ("another row", rows(of.clone().skip(1).chain([777]))),
+        ("no rows", rows(0..0)),
+    ];
+    for (name, bare, body) in [
+        ("server", true, loud(SERVER)),
+        ("client", false, loud(CLIENT)),
+        ("example", false, loud(EXAMPLE)),
+        ("votes", false, format!("{public}{TIERS}")),
+        ("scores", true, format!("{public}{SCORES}")),
+    ] {
+        fs::write(dir.join("s.yaml"), spec(&body)).unwrap();
+        fs::write(dir.join("public.csv"), rows(600..640)).unwrap();
+        let run = |what: &str| {
+            let out_dir = dir.join("r");
+            let _ = fs::remove_dir_all(&out_dir);
+            out(dir, &["run", "s.yaml", "--out", "r"]);
+            files_of(&out_dir, bare)
+        };
+        six(dir);
+        let due = run("whole");
+        let answer = fs::read_to_string(dir.join("r/outcome.json")).unwrap();
+        let answer: Value = serde_json::from_str(&answer).unwrap();
+        let epsilon = &answer["outcome"]["privacy"]["readers"]["epsilon"];
+        assert!(epsilon.is_f64(), "{name}: {answer}");
+        for (what, rows) in &neighbours {
+            fs::write(dir.join("2.csv"), rows).unwrap();
+            for (path, bytes) in run(what) {
+                let text = String::from_utf8_lossy(&bytes);
+                let before = String::from_utf8_lossy(&due[&path]);
+                assert!(
+                    text == before,
+                    "{name}, {what}: {path:?} was\n{before}\nand is\n{text}"
+                );
+            }
+        }
+    }
+    // without an accountant the folder keeps what clients remember, and that differs
+    let free = loud(CLIENT).replace("  accountant:", "  # accountant:");
+    fs::write(dir.join("s.yaml"), spec(&free)).unwrap();
+    let state = |to: &str| {
+        out(dir, &["run", "s.yaml", "--out", to]);
+        fs::read(dir.join(to).join("state")).unwrap()
+    };
+    let before = state("less");
+    six(dir);
+    assert_ne!(state("whole"), before);
 }
 
 #[test]
