@@ -1,4 +1,4 @@
-/* The interface between fl and the libraries that it loads. Generated from fl-core/src/abi/raw.rs; do not edit.
+/* The interface between fl and the libraries that it loads. Generated from fl-core/abi/src/raw.rs; do not edit.
  *
  * A library defines one symbol, the table `fl_plugin`; plugins/example-c is a whole one in 100 lines. */
 #ifndef FL_PLUGIN_H
@@ -218,7 +218,7 @@ extern "C" {
 
 /* Protocol. Gives the text of what it declares: `{"slots": [..], "exchanges": [..], "grows": null,
  * "begins_with": null, "loads": null, "pooled": false, "measures": null}`, as
- * fl-core/src/abi/declaration.rs has them. */
+ * fl-core/abi/src/declaration.rs has them. */
 #define FL_DECLARE 80u
 /* Protocol: the server's side. Text
  * `{"task": {..}, "filled": ["model"], "everyone": {"ids": [0, 1], "of": 2, "draw": "everyone"}}`.
@@ -248,8 +248,9 @@ extern "C" {
  * `int64_t` and `pixels` of numbers). Gives `loss` (one double), `by-scores` (floats), `weight` and
  * `bias`: the slopes of that loss. */
 #define FL_AUXILIARY_LOSS 92u
-/* As FL_AUXILIARY_LOSS, with `features` (floats, `samples x features`) and `target`. Gives `loss`
- * and `by-features` (floats). */
+/* As FL_AUXILIARY_LOSS, with `features` (floats, `samples x features`), `target`, and `rows`
+ * (`uint32_t`: which samples of FL_TRAIN these are, from 0). Gives `loss` and `by-features`
+ * (floats). */
 #define FL_FEATURE_LOSS 93u
 
 /* Of server and client: what a protocol asks of part 0 in the middle of FL_LEAD or FL_ANSWER. Text

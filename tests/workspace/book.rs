@@ -474,7 +474,14 @@ fn the_loss_on_features_has_the_slope_that_it_says() {
     let (features, classes) = (array![[1.0f32, 2.0], [0.0, 4.0], [-1.0, 0.5]], [2, 1, 0]);
     let of = |features: &Array2<f32>| {
         let target = Target::Classes(&classes);
-        FeatureTerm::of(&distance, features.view(), target, &Stream::root(1)).unwrap()
+        FeatureTerm::of(
+            &distance,
+            features.view(),
+            target,
+            &[0, 1, 2],
+            &Stream::root(1),
+        )
+        .unwrap()
     };
     let found = of(&features);
     // by hand: a weight of 3 over 6 numbers; class 1 has no mean
