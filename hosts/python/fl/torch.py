@@ -82,6 +82,9 @@ class Task(Protocol):
     multi_label: bool
     numbers: bool
     """Are they numbers to predict?"""
+    pixels: int
+    """How many pixels of a sample have a class each; 0 in other tasks. The scores of a sample are then those of its pixels for the first
+    class, for the second, and so on."""
     loss: str
 
 
@@ -455,7 +458,10 @@ class Trainer:
         return len(losses), sum(epoch) / max(len(epoch), 1)
 
     def loss(self, scores: torch.Tensor, target: torch.Tensor, how: Pass) -> torch.Tensor:
-        """The mean over the batch of the minimised loss."""
+        """The mean over the batch of the minimised loss; of each pixel, where pixels have classes."""
+        if self.task.pixels and how.loss in ("cross-entropy", "kl", "norm"):
+            scores = self._by_pixel(scores)
+            target = target.flatten() if how.target == "pixels" else self._by_pixel(target)
         if how.loss == "cross-entropy":
             if how.target == "multi-label":
                 known = target >= 0
@@ -463,7 +469,7 @@ class Trainer:
             if how.target == "scores":
                 raise Shape("cross-entropy is about classes or probabilities, and the target is scores")
             return F.cross_entropy(scores, target)
-        if how.target in ("classes", "multi-label"):
+        if how.target in ("classes", "multi-label", "pixels"):
             raise Shape(f"the loss {how.loss} is about scores or probabilities, and the target is {how.target}")
         match how.loss:
             case "mae":
@@ -478,6 +484,10 @@ class Trainer:
                 soft = F.softmax(target / how.tau, 1)
                 return F.kl_div(F.log_softmax(scores / how.tau, 1), soft, reduction="batchmean") * how.tau**2
         raise Lacks(f"there is no loss called {how.loss} here")
+
+    def _by_pixel(self, scores: torch.Tensor) -> torch.Tensor:
+        """A row of scores for each pixel."""
+        return scores.unflatten(1, (-1, self.task.pixels)).movedim(1, 2).flatten(0, 1)
 
     def predict(self, x: np.ndarray) -> np.ndarray:
         with _ONE, _CARDS.use(self), torch.no_grad():
@@ -706,11 +716,13 @@ class Trainer:
         return torch.tensor(x, dtype=self._kind, device=self.device)  # a copy: what is lent ends with the call
 
     def _target(self, target: np.ndarray, how: Pass) -> torch.Tensor:
-        classes = how.target == "classes"
-        if not classes and target.shape[1:] != (self.task.outputs,):
+        classes, pixels = how.target in ("classes", "pixels"), self.task.pixels
+        width = (pixels,) if how.target == "pixels" else () if classes else (self.task.outputs,)
+        if target.shape[1:] != width or how.target == "classes" and pixels:
             raise Shape(f"a target of shape {list(target.shape)}, and the network has {self.task.outputs} outputs")
-        if classes and target.size and target.max() >= self.task.outputs:
-            raise Shape(f"class {target.max()}, and the network has {self.task.outputs} outputs")
+        known = self.task.outputs // (pixels or 1)
+        if classes and target.size and target.max() >= known:
+            raise Shape(f"class {target.max()}, and the network has scores of {known} classes")
         return torch.tensor(target, dtype=torch.int64 if classes else self._out, device=self.device)
 
     def _zeros(self, like: torch.Tensor) -> torch.Tensor:

@@ -47,6 +47,8 @@ class FrozenBody(Base):
     """Only the last layer learns and travels."""
 
     def net(self):
+        if self.task.outputs > 8:
+            raise ValueError("so few features at random do not tell pixels apart")
         net = super().net()
         net(torch.zeros(2, *self.task.input))  # lazy layers find their sizes
         for layer in net[:4]:

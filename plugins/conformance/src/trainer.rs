@@ -465,7 +465,7 @@ impl Bench<'_> {
                     .collect(),
             )
         };
-        let (anchor, up) = (map(|v| v + 0.5), map(|_| 1.0));
+        let (anchor, up) = (map(|v| v + 0.5), map(|_| 0.1));
         let forced = |property, pass: &FitOptions<'_>| -> Held<Option<Params>> {
             let mut model = self.model(1)?;
             run(property, &self.place, || {
@@ -514,7 +514,7 @@ impl Bench<'_> {
             let (with, without) = (sum(&drifted), sum(&free));
             self.must(DRIFT, with < without, || {
                 format!(
-                    "a gradient offset of 1 everywhere: the parameters add up to {} with and {} without",
+                    "a gradient offset of 0.1 everywhere: the parameters add up to {} with and {} without",
                     digits(with),
                     digits(without)
                 )

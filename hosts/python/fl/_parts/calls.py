@@ -34,7 +34,9 @@ def _loss(loss) -> dict:
 def _learnt(kind: str, size) -> dict:
     """How many scores a sample gets, and what they stand for."""
     # a trainer that refuses `multi_label` learns one class for each sample, and nothing else
-    about = {"multi_label": kind != "Classes", "numbers": kind == "Numbers"}
+    about = {"multi_label": kind != "Classes", "numbers": kind == "Numbers", "pixels": 0}
+    if kind == "Pixels":
+        about["pixels"] = size["height"] * size["width"]
     if kind == "Numbers":
         return {**about, "outputs": size["outputs"], **_loss(size["loss"])}
     outputs = math.prod(size.values()) if isinstance(size, dict) else size
