@@ -1,5 +1,5 @@
-//! Rows on another scale than others, such as bytes beside numbers from 0 to 1: test rows, public rows
-//! and those of one client.
+//! Rows on another scale than others, such as bytes beside numbers from 0 to 1: test rows, public
+//! rows and those of one client.
 
 use fl_core::{Inputs, Samples, first_names};
 use fl_data_kit::dataset::Source;
@@ -54,7 +54,8 @@ pub(crate) fn sources_of_other_scale(
     of: &[usize],
     sources: &[Source],
 ) -> Option<String> {
-    if !is_dense(own) {
+    // rows of one file have no sources
+    if sources.len() < 3 || !is_dense(own) {
         return None;
     }
     let mut sums = vec![(0.0, 0); sources.len()];

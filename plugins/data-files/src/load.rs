@@ -256,8 +256,8 @@ fn parts(files: &Files, classes: &mut Classes) -> Result<All> {
     })
 }
 
-/// What fl found of the width of LIBSVM's rows if the spec does not say it: the largest index in the
-/// clients' rows and in all.
+/// What fl found of the width of LIBSVM's rows if the spec does not say it: the largest index in
+/// the clients' rows and in all.
 fn widths(how: &Libsvm, own: usize, all: usize) -> Option<String> {
     let more = match all > own {
         true => format!(

@@ -113,8 +113,8 @@ pub(crate) fn inside(folder: &Path, format: &Format, files: &mut Vec<PathBuf>) {
     }
 }
 
-/// What stands in the folders of these sources of images beside the files that are read: other endings,
-/// folders in folders.
+/// What stands in the folders of these sources of images beside the files that are read: other
+/// endings, folders in folders.
 pub(crate) fn unread<'s>(
     sources: impl Iterator<Item = &'s Source>,
     format: &Format,

@@ -58,8 +58,8 @@ impl Part {
 }
 
 /// Is it a whole number that a 32-bit number cannot hold? Above 2^24 some are rounded to their
-/// neighbours, so that times in seconds and ids become equal. Numbers above 2^53 are no ids: 64 bits
-/// do not hold them either.
+/// neighbours, so that times in seconds and ids become equal. Above 2^53 not even 64 bits hold
+/// every whole number.
 pub(crate) fn loses_digits(value: f64) -> bool {
     const EXACT: f64 = (1u64 << 53) as f64;
     value.fract() == 0.0 && value.abs() <= EXACT && f64::from(value as f32) != value
