@@ -159,7 +159,8 @@ def selective(clients, public, classes, rounds, masks, most, hard=False):
     for _ in range(rounds):
         said = [softmax(scores(w, public)) for w in own]
         said = [one_hot(z.argmax(axis=1), classes) for z in said] if hard else said
-        label = np.array([np.mean([z[at] for z, mask in zip(said, masks, strict=True) if mask[at]], axis=0) for at in np.flatnonzero(known)])
+        of = lambda at: [z[at] for z, mask in zip(said, masks, strict=True) if mask[at]]  # noqa: B023, E731
+        label = np.array([np.mean(of(at), axis=0) for at in np.flatnonzero(known)])
         clear = np.abs(label - one_hot(label.argmax(axis=1), classes)).sum(axis=1) <= most + 1e-7
         asked, kept = public[known][clear], [*kept, clear.sum()]
         own = [learn(w, client) for w, client in zip(own, clients, strict=True)]

@@ -53,7 +53,15 @@ def fedavg(clients, classes, cohorts, w, weight):
     """FedAvg (McMahan et al. 2017) on cross-entropy plus `weight` times the Dice loss; clients count by
     their images."""
     for cohort in cohorts:
-        answers = [descend(w, lambda w, k=k: cross_entropy(scores(w, clients[k][0]), clients[k][1]) + weight * dice(scores(w, clients[k][0]), clients[k][1])) for k in cohort]
+        answers = []
+        for k in cohort:
+            images, masks = clients[k]
+
+            def loss(w, images=images, masks=masks):
+                z = scores(w, images)
+                return cross_entropy(z, masks) + weight * dice(z, masks)
+
+            answers.append(descend(w, loss))
         w = np.average(answers, axis=0, weights=[len(clients[k][1]) for k in cohort])
     return w
 

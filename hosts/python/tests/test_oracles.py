@@ -458,7 +458,8 @@ def test_close_selective_fd_filters_at_clients_and_server(labels, most, count):
     masks = [distillation.accepted(client, public, uniform, 1.3, 0.7, 0.3, 0.2) for client in clients]
     due, kept = distillation.selective(clients, public, CLASSES, ROUNDS, masks, most, labels == "hard")
     full = dict.fromkeys(["warm-up", "local", "distil"], "full")
-    parts = {"model": "linear", "client-filter": RATIO, "ensemble": {"use": "mean-labels"}, "server-filter": {"use": "unambiguous", "max-distance": most}}
+    parts = {"model": "linear", "client-filter": RATIO, "ensemble": {"use": "mean-labels"}}
+    parts["server-filter"] = {"use": "unambiguous", "max-distance": most}
     found = distilled("selective-fd", CLIENTS[:count], parts, asked, rounds=ROUNDS, labels=labels, **full)
     all_close(found, "model", due)
     assert found.metrics["taught.samples"] == kept[-1]
