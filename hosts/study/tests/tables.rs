@@ -1,7 +1,7 @@
 //! Tables of runs whose numbers are known.
 
 use fl_registry::Document;
-use fl_study::{RunResult, RunResults, Study, made, runs_csv, tables_csv};
+use fl_study::{Rounds, RunResult, RunResults, Study, made, runs_csv, tables_csv};
 use std::fs;
 use std::path::Path;
 
@@ -24,11 +24,16 @@ tables:
 
 /// A run folder with this accuracy, half of it in round 1.
 fn folder(dir: &Path, name: &str, accuracy: f64) -> RunResult {
+    folder_of(dir, name, ("accuracy", accuracy))
+}
+
+/// The same of another measure.
+fn folder_of(dir: &Path, name: &str, (measure, last): (&str, f64)) -> RunResult {
     let path = dir.join(name);
     fs::create_dir(&path).unwrap();
     let point = |round: u64, value: f64| {
         format!(
-            "{{\"step\":\"round {round}\",\"round\":{round},\"name\":\"accuracy\",\"value\":{value},\"std\":null}}\n"
+            "{{\"step\":\"round {round}\",\"round\":{round},\"name\":\"{measure}\",\"value\":{value},\"std\":null}}\n"
         )
     };
     let files = [
@@ -40,7 +45,7 @@ fn folder(dir: &Path, name: &str, accuracy: f64) -> RunResult {
         ),
         (
             "metrics.jsonl",
-            point(1, accuracy / 2.0) + &point(2, accuracy),
+            point(1, last / 2.0) + &point(2, last),
         ),
         (
             "outcome.json",
@@ -52,6 +57,15 @@ fn folder(dir: &Path, name: &str, accuracy: f64) -> RunResult {
         fs::write(path.join(file), text).unwrap();
     }
     RunResult::read(&path).unwrap()
+}
+
+#[test]
+fn the_best_loss_is_the_smallest() {
+    let dir = tempfile::tempdir().unwrap();
+    for (name, best) in [("accuracy", 0.8), ("training-loss", 0.4), ("hd95", 0.4)] {
+        let run = folder_of(dir.path(), name, (name, 0.8));
+        assert_eq!(run.get(name, Rounds::Best), Some(best), "{name}");
+    }
 }
 
 #[test]
