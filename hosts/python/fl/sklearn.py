@@ -21,12 +21,15 @@ import math
 import pickle
 import types
 import warnings
+import weakref
 
 import numpy as np
 
 from ._parts.arguments import Lacks, Pass, Shape, Stream
 
 _LEAST = 1e-7  # a probability of 0 has no logarithm
+#: Settings and task, as text, of which a class has given an estimator that suits.
+_SUITS: weakref.WeakKeyDictionary[type, set[str]] = weakref.WeakKeyDictionary()
 
 
 class Trainer:
@@ -55,7 +58,16 @@ class Trainer:
     def setup(self, _stream: Stream):
         if self.task.multi_label and not self.task.numbers:  # `multi_label` is all that is not one class
             raise Lacks("estimators of scikit-learn learn one class or one number for each sample here, and the task has several labels")
-        estimator = self.estimator()
+        # an estimator that is only looked at is made once for a class with its settings and task
+        suits, about = _SUITS.setdefault(type(self), set()), repr(vars(self))
+        if about not in suits:
+            self._check(self.estimator())
+            if repr(vars(self)) == about:
+                suits.add(about)
+        self._fitted, self._classes = None, np.zeros(0, np.int64)
+
+    def _check(self, estimator):
+        """Is it one for the task?"""
         kind = type(estimator)
         if self.task.numbers:
             if _is(estimator, "classifier"):
@@ -64,7 +76,6 @@ class Trainer:
             raise Lacks(f"{kind.__name__} is a regressor, and the task has classes: let estimator() give a classifier")
         elif not (self.votes or hasattr(kind, "predict_proba") or hasattr(kind, "decision_function")):
             raise self._only_votes(kind)
-        self._fitted, self._classes = None, np.zeros(0, np.int64)
 
     def fit(self, x: np.ndarray, target: np.ndarray, how: Pass, stream: Stream) -> tuple[int, float]:
         due, what = ("scores", "a regressor of scikit-learn learns numbers") if self.task.numbers else ("classes", "a classifier of scikit-learn learns classes")

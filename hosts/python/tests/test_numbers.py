@@ -113,5 +113,7 @@ def test_its_outputs_teach_a_student():
 def test_what_it_does_not_learn_is_refused():
     with pytest.raises(fl.SpecError, match="it learns a number, and the task is another"):
         fl.run(QUICK / "fedavg.yaml", {"parts.model": {"use": "py-line"}}, quiet=True)
-    with pytest.raises(fl.RunError, match="it learns numbers by squared or absolute error"):
+    with pytest.raises(fl.SpecError, match="it cannot minimise the loss of the labels, huber from 1, .* name this loss in what it `learns`"):
         run("py-line", "fedavg", loss={"huber": 1.0}, rounds=1, local={"epochs": 1})
+    with pytest.raises(fl.RunError, match="without proximal term"):
+        run("py-line", "fedprox", rounds=2, mu=0.1, local={"epochs": 1})

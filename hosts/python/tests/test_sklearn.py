@@ -49,6 +49,27 @@ def test_exact_fedkt_with_classifiers_is_the_same_on_any_number_of_threads():
     assert one.digest == two.digest and one.metrics["accuracy"] > 0.8
 
 
+@pytest.mark.parametrize(("spec", "slot"), [("ds-fl", "student"), ("fkd", "model")])
+def test_class_probabilities_are_refused_before_a_run(spec, slot):
+    why = rf"parts.{slot} .trainer `scaled-logistic`.: it learns no class probabilities .*a classifier of scikit-learn learns classes, and the target is soft.*`fedkt`"
+    with pytest.raises(fl.SpecError, match=why):
+        fl.check(QUICK / f"{spec}.yaml", {f"parts.{slot}": {"use": "scaled-logistic"}})
+
+
+def test_an_estimator_is_made_once_for_the_check_and_once_for_each_training():
+    made = []
+
+    def estimator(self):
+        made.append(1)
+        return LogisticRegression()
+
+    fl.trainer("sklearn-counted")(type("Counted", (fl.sklearn.Trainer,), {"estimator": estimator, "__doc__": "Counts itself."}))
+    spec = fl.check(QUICK / "solo.yaml", {"parts.model": {"use": "sklearn-counted"}, "data.clients": 3})
+    fl.run(spec, quiet=True, threads=1)
+    # the check, and the training of each client
+    assert len(made) == 1 + 3
+
+
 def test_a_class_without_a_sample_has_an_even_share_and_is_no_veto():
     rows = np.arange(90) % 3
     x = np.eye(3, dtype=np.float32)[rows]
@@ -297,7 +318,7 @@ def test_an_estimator_of_another_task_is_refused():
         learnt("solo", {"model": {"use": "scaled-logistic"}})
     with pytest.raises(fl.Error, match="ExtraTreesRegressor is a regressor, and the task has classes"):
         fl.run(QUICK / "fedkt.yaml", {"parts.final": {"use": "extra-trees-of-numbers"}}, quiet=True)
-    with pytest.raises(fl.RunError, match="it learns by mse, and not by mae: if its estimator does, say `learns = .'mae',.` in the class"):
+    with pytest.raises(fl.SpecError, match="it cannot minimise the loss of the labels, mae, .* name this loss in what it `learns`"):
         learnt("solo", {"model": {"use": "extra-trees-of-numbers"}}, loss="mae")
     with pytest.raises(fl.SpecError, match="param"):
         learnt("fedavg", {"model": {"use": "least-squares"}, "aggregator": {"use": "mean"}})
