@@ -19,7 +19,8 @@ from torch import nn
 import fl
 import fl.torch
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "hosts/python/tests"))
+PYTHON = Path(__file__).resolve().parents[2] / "hosts/python"
+sys.path[:0] = [str(PYTHON / "tests"), str(PYTHON / "examples/ports")]
 import fedproto  # noqa: E402, F401
 import torch_parts  # noqa: E402
 from mnist import images  # noqa: E402

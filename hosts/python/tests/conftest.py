@@ -1,6 +1,7 @@
 """What the tests share. None of them looks at the clock."""
 
 import signal
+import sys
 from pathlib import Path
 
 import fl
@@ -10,6 +11,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # a job in the background is begun with Ctrl-C ignored, and some tests press it
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# the method of the book, and other programs' methods as runs of fl
+PORTS = Path(__file__).parents[1] / "examples" / "ports"
+sys.path.append(str(PORTS))
 SPECS = Path(__file__).parents[3] / "specs"
 QUICK = SPECS / "quick"
 

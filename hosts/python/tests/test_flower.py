@@ -10,7 +10,7 @@ from pathlib import Path
 import fl
 import numpy as np
 import pytest
-from conftest import QUICK
+from conftest import PORTS, QUICK
 
 flwr = pytest.importorskip("flwr", reason="Flower is not installed: pip install 'fl-federated[flower]'")
 
@@ -38,7 +38,7 @@ def outcomes(nodes: int, folder: Path, *apps: Path) -> list[dict]:
 
 
 def test_exact_a_spec_has_the_same_digest_in_flowers_simulation(tmp_path):
-    module = Path(__file__).parent / "fedproto.py"
+    module = PORTS / "fedproto.py"
     specs = [QUICK / "fedkt.yaml", module.with_suffix(".yaml")]
     apps = [app(tmp_path / f"{spec.stem}-app", spec, module) for spec in specs]
     for spec, there in zip(specs, outcomes(2, tmp_path / "simulation", *apps), strict=True):

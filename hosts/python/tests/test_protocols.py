@@ -11,7 +11,7 @@ import fl.testing
 import my_protocols
 import numpy as np
 import pytest
-from conftest import QUICK
+from conftest import PORTS, QUICK
 
 HERE = str(Path(__file__).parent)
 
@@ -273,9 +273,9 @@ def test_a_guarantee_of_a_result_that_a_loaded_aggregator_made_is_its_claim():
 def test_exact_fedproto_of_the_book(monkeypatch):
     import fedproto  # noqa: F401
 
-    source = Path(HERE, "fedproto.py").read_text()
+    source = Path(PORTS, "fedproto.py").read_text()
     assert len(source.splitlines()) <= 60
-    spec = Path(HERE, "fedproto.yaml")
+    spec = Path(PORTS, "fedproto.yaml")
     ways = fl.testing.ways(spec)
     assert len(set(ways.values())) == 1, ways
     learnt = fl.run(spec, {"protocol.rounds": 10}, quiet=True).metrics["clients.accuracy"]
@@ -578,6 +578,29 @@ def test_exact_public_data_selectors_and_a_student_of_the_server():
     assert set(fl.testing.ways(spec).values()) == {results.digest}
     spec["parts"] = {slot: spec["parts"][slot] for slot in ("teacher", "student", "ensemble")}
     assert fl.run(spec, quiet=True).metrics["clear"] == fl.run(spec, quiet=True).metrics["known"] == 20
+
+    @fl.trainer("hard-labels-only")
+    class HardLabelsOnly:
+        """Learns classes."""
+
+        learns = ("cross-entropy",)
+
+        def fit(self, x, target, how, stream):
+            if how.target != "classes":
+                raise fl.Lacks("it learns classes")
+            return 1, 0.0
+
+        def predict(self, x):
+            return np.zeros((len(x), self.task.outputs), np.float32)
+
+        def save(self):
+            return b""
+
+        def load(self, state):
+            pass
+
+    with pytest.raises(fl.SpecError, match="parts.student .trainer `hard-labels-only`.: it learns no class probabilities .*it learns classes"):
+        fl.check(spec, {"parts.student": {"use": "hard-labels-only"}})
 
 
 def test_exact_ids_of_labelled_public_samples_mean_the_same_everywhere():

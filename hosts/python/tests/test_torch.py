@@ -11,7 +11,7 @@ import fl
 import fl.testing
 import numpy as np
 import pytest
-from conftest import QUICK
+from conftest import PORTS, QUICK
 
 torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
@@ -84,7 +84,7 @@ def test_exact_threads_and_stops_change_nothing(spec, net):
 def test_exact_fedproto_pulls_features_of_a_network():
     import fedproto  # noqa: F401
 
-    spec = Path(__file__).parent / "fedproto.yaml"
+    spec = PORTS / "fedproto.yaml"
     use = {"parts.model": {"use": "torch-small"}, "protocol.rounds": 3}
     digests = fl.testing.ways(fl.check(spec, use))
     assert len(set(digests.values())) == 1, digests

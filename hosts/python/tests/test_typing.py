@@ -84,7 +84,7 @@ def test_the_page_and_the_examples_are_typed(checker, tmp_path):
     pytest.importorskip("torch")
     if importlib.util.find_spec(checker) is None:
         pytest.skip(f"{checker} is not installed")
-    files = [page(tmp_path), part(tmp_path), roles(tmp_path), *(path for path in sorted(ROOT.glob("examples/*.py")) if "transformers" not in path.read_text() or importlib.util.find_spec("transformers"))]
+    files = [page(tmp_path), part(tmp_path), roles(tmp_path), *(path for path in sorted((*ROOT.glob("examples/*.py"), *ROOT.glob("examples/ports/*.py"))) if "transformers" not in path.read_text() or importlib.util.find_spec("transformers"))]
     wrong = tmp_path / "wrong.py"
     wrong.write_text(textwrap.dedent(
         """
