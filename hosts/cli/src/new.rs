@@ -12,7 +12,7 @@ use clap::{Args, ValueEnum};
 use fl_core::{PartDecl, Role};
 use fl_registry::Catalogue;
 use std::path::{Path, PathBuf};
-use template::{CASES, Files, fill, type_name};
+use template::{CASES, Files, fill, template, type_name};
 
 #[derive(Args)]
 pub struct NewArgs {
@@ -51,57 +51,33 @@ enum Language {
 }
 
 const RUST: [(Role, &str); 8] = [
-    (
-        Role::Aggregator,
-        include_str!("../templates/aggregator.rs.in"),
-    ),
-    (Role::Selector, include_str!("../templates/selector.rs.in")),
-    (Role::Privacy, include_str!("../templates/privacy.rs.in")),
-    (Role::Trainer, include_str!("../templates/trainer.rs.in")),
-    (
-        Role::Accountant,
-        include_str!("../templates/accountant.rs.in"),
-    ),
-    (
-        Role::Generator,
-        include_str!("../templates/generator.rs.in"),
-    ),
-    (Role::Attack, include_str!("../templates/attack.rs.in")),
-    (Role::Protocol, include_str!("../templates/protocol.rs.in")),
+    (Role::Aggregator, template!("aggregator.rs")),
+    (Role::Selector, template!("selector.rs")),
+    (Role::Privacy, template!("privacy.rs")),
+    (Role::Trainer, template!("trainer.rs")),
+    (Role::Accountant, template!("accountant.rs")),
+    (Role::Generator, template!("generator.rs")),
+    (Role::Attack, template!("attack.rs")),
+    (Role::Protocol, template!("protocol.rs")),
 ];
 /// The same with state.
 const STATEFUL: [(Role, &str); 3] = [
-    (
-        Role::Aggregator,
-        include_str!("../templates/aggregator.stateful.rs.in"),
-    ),
-    (
-        Role::Selector,
-        include_str!("../templates/selector.stateful.rs.in"),
-    ),
-    (
-        Role::Privacy,
-        include_str!("../templates/privacy.stateful.rs.in"),
-    ),
+    (Role::Aggregator, template!("aggregator.stateful.rs")),
+    (Role::Selector, template!("selector.stateful.rs")),
+    (Role::Privacy, template!("privacy.stateful.rs")),
 ];
-const MANIFEST: &str = include_str!("../templates/Cargo.toml.in");
+const MANIFEST: &str = template!("Cargo.toml");
 /// Further files of a protocol's crate: a program.
 const PROGRAM: [(&str, &str); 5] = [
-    (
-        "Cargo.toml",
-        include_str!("../templates/Cargo.protocol.toml.in"),
-    ),
-    (
-        "README.md",
-        include_str!("../templates/README.protocol.md.in"),
-    ),
-    ("quick.yaml", include_str!("../templates/quick.yaml.in")),
-    ("src/main.rs", include_str!("../templates/main.rs.in")),
-    ("tests/same.rs", include_str!("../templates/same.rs.in")),
+    ("Cargo.toml", template!("Cargo.protocol.toml")),
+    ("README.md", template!("README.protocol.md")),
+    ("quick.yaml", template!("quick.yaml")),
+    ("src/main.rs", template!("main.rs")),
+    ("tests/same.rs", template!("same.rs")),
 ];
-const README: &str = include_str!("../templates/README.md.in");
-const MAKEFILE: &str = include_str!("../templates/Makefile.in");
-const README_C: &str = include_str!("../templates/README.c.md.in");
+const README: &str = template!("README.md");
+const MAKEFILE: &str = template!("Makefile");
+const README_C: &str = template!("README.c.md");
 
 /// A part in C: its source, and an input with the answers without and with state. The answer of a
 /// mechanism is random.
@@ -115,7 +91,7 @@ struct InC {
 const C: [InC; 3] = [
     InC {
         role: Role::Aggregator,
-        source: include_str!("../templates/aggregator.c.in"),
+        source: template!("aggregator.c"),
         input: r#"{"messages": [{"from": 0, "weight": 1, "tensors": {"w": [1, 2]}},
               {"from": 1, "weight": 3, "tensors": {"w": [3, 0.4]}}]}
 "#,
@@ -123,13 +99,13 @@ const C: [InC; 3] = [
     },
     InC {
         role: Role::Selector,
-        source: include_str!("../templates/selector.c.in"),
+        source: template!("selector.c"),
         input: "{\"clients\": [{\"id\": 0}, {\"id\": 1}, {\"id\": 2}, {\"id\": 3}]}\n",
         answers: ["{\"positions\":[2,3]}\n", "{\"positions\":[0,1]}\n"],
     },
     InC {
         role: Role::Privacy,
-        source: include_str!("../templates/privacy.c.in"),
+        source: template!("privacy.c"),
         input: "",
         answers: ["", ""],
     },

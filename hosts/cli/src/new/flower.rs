@@ -1,26 +1,14 @@
 //! `fl new flower`: an app that `flwr run` takes.
 
 use super::python;
-use super::template::{Files, fill};
+use super::template::{Files, fill, template};
 use crate::Failure;
 
 const FILES: [(&str, &str); 5] = [
-    (
-        "pyproject.toml",
-        include_str!("../../templates/flower/pyproject.toml.in"),
-    ),
-    (
-        "README.md",
-        include_str!("../../templates/flower/README.md.in"),
-    ),
-    (
-        "{{file}}/app.py",
-        include_str!("../../templates/flower/app.py.in"),
-    ),
-    (
-        "{{file}}/spec.yaml",
-        include_str!("../../templates/flower/spec.yaml.in"),
-    ),
+    ("pyproject.toml", template!("flower/pyproject.toml")),
+    ("README.md", template!("flower/README.md")),
+    ("{{file}}/app.py", template!("flower/app.py")),
+    ("{{file}}/spec.yaml", template!("flower/spec.yaml")),
     ("{{file}}/__init__.py", ""),
 ];
 

@@ -1,6 +1,6 @@
 //! `fl new --lang python`.
 
-use super::template::{CASES, Files, fill, type_name};
+use super::template::{CASES, Files, fill, template, type_name};
 use crate::Failure;
 use fl_core::Role;
 
@@ -10,50 +10,41 @@ const PARTS: [(Role, [&str; 2], &str); 6] = [
     (
         Role::Aggregator,
         [
-            include_str!("../../templates/aggregator.py.in"),
-            include_str!("../../templates/aggregator.stateful.py.in"),
+            template!("aggregator.py"),
+            template!("aggregator.stateful.py"),
         ],
         "  model: { use: linear, lr: 0.1 }\n  aggregator: { use: {{name}} }",
     ),
     (
         Role::Selector,
-        [
-            include_str!("../../templates/selector.py.in"),
-            include_str!("../../templates/selector.stateful.py.in"),
-        ],
+        [template!("selector.py"), template!("selector.stateful.py")],
         "  model: { use: linear, lr: 0.1 }\n  aggregator: { use: mean }\n  cohort: { use: {{name}} }",
     ),
     (
         Role::Privacy,
-        [
-            include_str!("../../templates/privacy.py.in"),
-            include_str!("../../templates/privacy.stateful.py.in"),
-        ],
+        [template!("privacy.py"), template!("privacy.stateful.py")],
         "  model: { use: linear, lr: 0.1 }\n  aggregator: { use: mean }\n  privacy: { use: {{name}} }",
     ),
     (
         Role::Attack,
-        [include_str!("../../templates/attack.py.in"); 2],
+        [template!("attack.py"); 2],
         "  model: { use: linear, lr: 0.1 }\n  aggregator: { use: mean }\n  attack: [{ use: {{name}}, clients: [0] }]",
     ),
     (
         Role::Trainer,
-        [
-            include_str!("../../templates/trainer.py.in"),
-            include_str!("../../templates/trainer.numpy.py.in"),
-        ],
+        [template!("trainer.py"), template!("trainer.numpy.py")],
         "  model: { use: {{name}} }\n  aggregator: { use: mean }",
     ),
     (
         Role::Protocol,
-        [include_str!("../../templates/protocol.py.in"); 2],
+        [template!("protocol.py"); 2],
         "  model: { use: linear, lr: 0.1 }\n  aggregator: { use: mean }",
     ),
 ];
-const TEST: &str = include_str!("../../templates/test.py.in");
-const TEST_PROTOCOL: &str = include_str!("../../templates/test.protocol.py.in");
-const README: &str = include_str!("../../templates/README.py.md.in");
-const SPEC: &str = include_str!("../../templates/spec.py.yaml.in");
+const TEST: &str = template!("test.py");
+const TEST_PROTOCOL: &str = template!("test.protocol.py");
+const README: &str = template!("README.py.md");
+const SPEC: &str = template!("spec.py.yaml");
 
 /// Names that a module cannot have, or that would hide what it imports.
 const TAKEN: &str = "and as assert async await break class continue def del elif else except finally fl flwr for from global if import \

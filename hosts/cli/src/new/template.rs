@@ -1,18 +1,25 @@
 //! Templates of files, and what is filled in.
 
+/// The text of a template.
+macro_rules! template {
+    ($name:literal) => {
+        include_str!(concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/templates/",
+            $name,
+            ".in"
+        ))
+    };
+}
+pub(super) use template;
+
 /// Files by their paths.
 pub type Files = Vec<(String, String)>;
 
 /// Further files of an aggregator's crate: cases for `fl test`.
 pub const CASES: [(&str, &str); 2] = [
-    (
-        "aggregator.cases.yaml",
-        include_str!("../../templates/cases.yaml.in"),
-    ),
-    (
-        "aggregator.cases.answers.json",
-        include_str!("../../templates/answers.json.in"),
-    ),
+    ("aggregator.cases.yaml", template!("cases.yaml")),
+    ("aggregator.cases.answers.json", template!("answers.json")),
 ];
 
 /// What every Rust file means by these names.

@@ -1,12 +1,12 @@
 //! `fl new --wheel`: what makes a wheel of a project, with the entry point that specs name.
 
-use super::template::{Files, fill};
+use super::template::{Files, fill, template};
 use super::{Language, NewArgs};
 use crate::Failure;
 use fl_core::Role;
 
-const PROJECT: &str = include_str!("../../templates/pyproject.toml.in");
-const SETUP: &str = include_str!("../../templates/setup.py.in");
+const PROJECT: &str = template!("pyproject.toml");
+const SETUP: &str = template!("setup.py");
 /// At the end of the project's README.
 pub const README: &str = "
 ## Share it
