@@ -12,6 +12,7 @@ use fl_core::{
 use fl_registry::Catalogue;
 use ndarray::{Array2, ArrayD, IxDyn};
 use serde_json::json;
+use std::fmt::{Display, Formatter};
 use std::fs::File;
 use std::hint::black_box;
 use std::io::Write;
@@ -36,115 +37,64 @@ pub struct BenchArgs {
 const PAGE: &str = "two cores of a Zen 4, tests/bench/README.md";
 
 /// What is measured, in milliseconds of the best of several repetitions, and what the page says.
-const ROWS: [(Kind, &str, Option<f64>); 21] = [
-    (Kind::Read, "read 400 MB, one thread", Some(14.8)),
-    (
-        Kind::Mean(false),
-        "mean of 10 x 10M, one thread",
-        Some(29.8),
-    ),
-    (
-        Kind::Mean(true),
-        "mean of 10 x 10M, all threads",
-        Some(17.6),
-    ),
-    (
-        Kind::Robust("median", false),
-        "median of 50 x 1M, one thread",
-        Some(104.0),
-    ),
-    (
-        Kind::Robust("median", true),
-        "median of 50 x 1M, all threads",
-        Some(63.8),
-    ),
-    (
-        Kind::Robust("krum", false),
-        "Krum of 50 x 1M, one thread",
-        Some(149.0),
-    ),
-    (
-        Kind::Robust("krum", true),
-        "Krum of 50 x 1M, all threads",
-        Some(78.7),
-    ),
-    (
-        Kind::Step("lenet", 32),
-        "step of LeNet, batch 32",
-        Some(0.88),
-    ),
-    (
-        Kind::Step("lenet", 512),
-        "step of LeNet, batch 512",
-        Some(15.4),
-    ),
-    (
-        Kind::Step("mlp", 32),
-        "step of MLP 1024-512-256, batch 32",
-        Some(4.35),
-    ),
-    (
-        Kind::Step("mlp", 512),
-        "step of MLP 1024-512-256, batch 512",
-        Some(41.7),
-    ),
-    (
-        Kind::Step("resnet-8", 32),
-        "step of ResNet-8, batch 32",
-        Some(33.1),
-    ),
-    (
-        Kind::Step("resnet-8", 512),
-        "step of ResNet-8, batch 512",
-        Some(578.0),
-    ),
-    (
-        Kind::Call(Way::Linked, 1, 10),
-        "mean of 1 x 10, linked",
-        None,
-    ),
-    (
-        Kind::Call(Way::Loaded, 1, 10),
-        "mean of 1 x 10, through the C interface",
-        None,
-    ),
-    (
-        Kind::Call(Way::Isolated, 1, 10),
-        "mean of 1 x 10, in a process of its own",
-        None,
-    ),
-    (
-        Kind::Call(Way::Linked, 10, 1_000),
-        "mean of 10 x 1000, linked",
-        None,
-    ),
-    (
-        Kind::Call(Way::Loaded, 10, 1_000),
-        "mean of 10 x 1000, through the C interface",
-        None,
-    ),
-    (
-        Kind::Call(Way::Isolated, 10, 1_000),
-        "mean of 10 x 1000, in a process of its own",
-        None,
-    ),
-    (Kind::Write(64 << 20), "write and sync 64 MiB", None),
-    (Kind::Write(4 << 10), "write, sync and rename 4 KiB", None),
+const ROWS: [(Kind, Option<f64>); 21] = [
+    (Kind::Read, Some(14.8)),
+    (Kind::Many("mean", 10, 10, false), Some(29.8)),
+    (Kind::Many("mean", 10, 10, true), Some(17.6)),
+    (Kind::Many("median", 50, 1, false), Some(104.0)),
+    (Kind::Many("median", 50, 1, true), Some(63.8)),
+    (Kind::Many("Krum", 50, 1, false), Some(149.0)),
+    (Kind::Many("Krum", 50, 1, true), Some(78.7)),
+    (Kind::Step("LeNet", 32), Some(0.88)),
+    (Kind::Step("LeNet", 512), Some(15.4)),
+    (Kind::Step("MLP 1024-512-256", 32), Some(4.35)),
+    (Kind::Step("MLP 1024-512-256", 512), Some(41.7)),
+    (Kind::Step("ResNet-8", 32), Some(33.1)),
+    (Kind::Step("ResNet-8", 512), Some(578.0)),
+    (Kind::Call(Way::Linked, 1, 10), None),
+    (Kind::Call(Way::Loaded, 1, 10), None),
+    (Kind::Call(Way::Isolated, 1, 10), None),
+    (Kind::Call(Way::Linked, 10, 1_000), None),
+    (Kind::Call(Way::Loaded, 10, 1_000), None),
+    (Kind::Call(Way::Isolated, 10, 1_000), None),
+    (Kind::Write("write and sync 64 MiB", 64 << 20), None),
+    (Kind::Write("write, sync and rename 4 KiB", 4 << 10), None),
 ];
 
 #[derive(Clone, Copy)]
 enum Kind {
     /// The numbers of ten messages are added up, as a limit for the mean.
     Read,
-    /// Does it use all threads?
-    Mean(bool),
-    Robust(&'static str, bool),
+    /// An aggregator, the number of clients, and millions of parameters. Does it use all threads?
+    Many(&'static str, u32, usize, bool),
     /// A network and its batch, on one thread.
     Step(&'static str, usize),
     /// A mean; the numbers are those of clients and of parameters.
     Call(Way, u32, usize),
-    /// A file; the number is its bytes.
-    Write(usize),
+    /// A file, with its bytes.
+    Write(&'static str, usize),
+}
+
+impl Display for Kind {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Read => write!(f, "read 400 MB, one thread"),
+            Self::Many(part, clients, millions, all) => {
+                let threads = if *all { "all threads" } else { "one thread" };
+                write!(f, "{part} of {clients} x {millions}M, {threads}")
+            }
+            Self::Step(net, batch) => write!(f, "step of {net}, batch {batch}"),
+            Self::Call(way, clients, numbers) => {
+                let way = match way {
+                    Way::Linked => "linked",
+                    Way::Loaded => "through the C interface",
+                    Way::Isolated => "in a process of its own",
+                };
+                write!(f, "mean of {clients} x {numbers}, {way}")
+            }
+            Self::Write(what, _) => f.write_str(what),
+        }
+    }
 }
 
 /// How a part is called.
@@ -165,10 +115,11 @@ pub fn bench(args: &BenchArgs, catalogue: &Catalogue) -> Done {
     let load = std::fs::read_to_string("/proc/loadavg").ok();
     let load = load.and_then(|text| text.split(' ').next()?.parse::<f64>().ok());
     let mut rows = Vec::new();
-    for (kind, name, page) in ROWS {
+    for (kind, page) in ROWS {
+        let name = kind.to_string();
         // the sizes are others
         let page = page.filter(|_| !args.quick);
-        let (millis, why) = match bench.measured(kind).context(name)? {
+        let (millis, why) = match bench.measured(kind).with_context(|| kind)? {
             Ok(seconds) => (Some(seconds * 1e3), None),
             Err(why) => (None, Some(why)),
         };
@@ -240,13 +191,9 @@ impl Bench<'_> {
                     inbox.iter().try_for_each(|mail| check(&mail.body))
                 })?
             }
-            Kind::Mean(all) => {
-                let part = self.part(Role::Aggregator, "mean");
-                return self.aggregated(part, 10, small(10_000_000), all);
-            }
-            Kind::Robust(name, all) => {
-                let part = self.part(Role::Aggregator, name);
-                return self.aggregated(part, 50, small(1_000_000), all);
+            Kind::Many(name, clients, millions, all) => {
+                let part = self.part(Role::Aggregator, &name.to_lowercase());
+                return self.aggregated(part, clients, small(millions * 1_000_000), all);
             }
             Kind::Call(way, clients, numbers) => {
                 let part = self.called(way);
@@ -261,9 +208,10 @@ impl Bench<'_> {
                     true => batch.div_ceil(64),
                     false => batch,
                 };
-                self.step(part, net, batch)?
+                let name = net.split(' ').next().unwrap_or(net);
+                self.step(part, &name.to_lowercase(), batch)?
             }
-            Kind::Write(bytes) => {
+            Kind::Write(_, bytes) => {
                 let bytes = vec![7; small(bytes)];
                 let folder = tempfile::tempdir_in(&self.args.dir);
                 let place = || format!("making a folder in {}", self.args.dir.display());
@@ -406,7 +354,7 @@ mod tests {
     fn the_figures_are_those_of_the_page() {
         let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/bench/README.md");
         let page = std::fs::read_to_string(page).unwrap();
-        for (_, name, figure) in ROWS {
+        for (name, figure) in ROWS {
             let figure = figure.map_or("-".into(), number);
             let row = format!("| {name} | {figure} |");
             assert!(
