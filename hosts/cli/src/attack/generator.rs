@@ -1,21 +1,12 @@
 //! `fl attack made`: how like private examples is what a run's generator makes?
 
-use super::{Common, attack};
+use super::{AttackArgs, attack};
 use crate::{Done, print};
-use clap::Args;
 use fl_attack::{GeneratorOptions, NearestPrivate, attack_generator};
 use fl_registry::Catalogue;
 use fl_report::Run;
 
-#[derive(Args)]
-pub struct GeneratorArgs {
-    #[command(flatten)]
-    options: GeneratorOptions,
-    #[command(flatten)]
-    common: Common,
-}
-
-pub fn made(args: &GeneratorArgs, catalogue: &Catalogue, line: &[String]) -> Done {
+pub fn made(args: &AttackArgs<GeneratorOptions>, catalogue: &Catalogue, line: &[String]) -> Done {
     let options = &args.options;
     Run::open(&options.dir).map_err(crate::report::unreadable)?;
     let all = attack(&args.common, catalogue, line, |run| {

@@ -1,20 +1,15 @@
 //! `fl attack gradient`: what a client's update gives away of the examples that it was made of.
 
-use super::{Common, attack};
+use super::{AttackArgs, attack};
 use crate::{Done, print};
-use clap::Args;
 use fl_attack::{GradientOptions, Labels, RecoveredImages, attack_gradient};
 use fl_registry::Catalogue;
 
-#[derive(Args)]
-pub struct GradientArgs {
-    #[command(flatten)]
-    options: GradientOptions,
-    #[command(flatten)]
-    common: Common,
-}
-
-pub fn gradient(args: &GradientArgs, catalogue: &Catalogue, line: &[String]) -> Done {
+pub fn gradient(
+    args: &AttackArgs<GradientOptions>,
+    catalogue: &Catalogue,
+    line: &[String],
+) -> Done {
     let options = &args.options;
     let all = attack(&args.common, catalogue, line, |run| {
         attack_gradient(options, run)

@@ -1,6 +1,6 @@
 //! `fl attack inversion`: what the models of a run take each class to look like.
 
-use super::{Common, attack};
+use super::{AttackArgs, attack};
 use crate::{Done, print};
 use clap::Args;
 use fl_attack::{InversionOptions, InversionResult, attack_models};
@@ -9,7 +9,7 @@ use fl_report::Run;
 use std::path::PathBuf;
 
 #[derive(Args)]
-pub struct InversionArgs {
+pub struct ModelsOptions {
     /// The folder of a run that is done.
     #[arg(value_name = "RUN")]
     dir: PathBuf,
@@ -18,18 +18,18 @@ pub struct InversionArgs {
     model: Option<String>,
     #[command(flatten)]
     how: InversionOptions,
-    #[command(flatten)]
-    common: Common,
 }
 
-pub fn inversion(args: &InversionArgs, catalogue: &Catalogue, line: &[String]) -> Done {
-    Run::open(&args.dir).map_err(crate::report::unreadable)?;
-    let (dir, model, common) = (&args.dir, args.model.as_deref(), &args.common);
-    let found = attack(common, catalogue, line, |run| {
-        attack_models(dir, model, &args.how, run)
+pub fn inversion(args: &AttackArgs<ModelsOptions>, catalogue: &Catalogue, line: &[String]) -> Done {
+    let ModelsOptions { dir, model, how } = &args.options;
+    Run::open(dir).map_err(crate::report::unreadable)?;
+    let found = attack(&args.common, catalogue, line, |run| {
+        attack_models(dir, model.as_deref(), how, run)
     })?;
-    match common.json {
-        true => print(serde_json::json!({ "run": dir, "seed": common.seed, "attacks": found })),
+    match args.common.json {
+        true => {
+            print(serde_json::json!({ "run": dir, "seed": args.common.seed, "attacks": found }))
+        }
         false => print(text(&found)),
     }
 }

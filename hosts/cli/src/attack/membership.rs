@@ -1,22 +1,17 @@
 //! `fl attack membership`: who is among those that a run's models learnt from.
 
-use super::{Common, attack};
+use super::{AttackArgs, attack};
 use crate::{Done, print};
-use clap::Args;
 use fl_attack::{AttackResult, MembershipFound, MembershipOptions, attack_membership};
 use fl_core::privacy::{Guarantee, Noise, UpperBound};
 use fl_registry::Catalogue;
 use fl_report::Run;
 
-#[derive(Args)]
-pub struct MembershipArgs {
-    #[command(flatten)]
-    options: MembershipOptions,
-    #[command(flatten)]
-    common: Common,
-}
-
-pub fn membership(args: &MembershipArgs, catalogue: &Catalogue, line: &[String]) -> Done {
+pub fn membership(
+    args: &AttackArgs<MembershipOptions>,
+    catalogue: &Catalogue,
+    line: &[String],
+) -> Done {
     let options = &args.options;
     Run::open(&options.dir).map_err(crate::report::unreadable)?;
     let MembershipFound { kept, attacks } = attack(&args.common, catalogue, line, |run| {

@@ -9,10 +9,22 @@ mod substitute;
 
 use crate::{DataDir, Done, Failure};
 use clap::{Args, Subcommand};
-use fl_attack::{AttackRun, Progress, Stopped};
+use fl_attack::{
+    AttackRun, GeneratorOptions, GradientOptions, MembershipOptions, Progress, SlopesOptions,
+    Stopped, SubstituteOptions,
+};
 use fl_registry::Catalogue;
 use indicatif::ProgressBar;
 use std::sync::Arc;
+
+/// What an attack takes.
+#[derive(Args)]
+pub struct AttackArgs<T: Args> {
+    #[command(flatten)]
+    options: T,
+    #[command(flatten)]
+    common: Common,
+}
 
 /// What all attacks take.
 #[derive(Args)]
@@ -67,29 +79,29 @@ pub enum AttackCommand {
     /// Tell from a run's kept models which examples they were trained on: by their loss,
     /// and by shadow runs.
     #[command(after_help = "Example:\n  fl attack membership runs/hello-1 --shadows 16")]
-    Membership(membership::MembershipArgs),
+    Membership(AttackArgs<MembershipOptions>),
     /// Find, from parameters that a client sends, the examples that it trained on: by search
     /// (gradient inversion), and read off a dense first layer.
     #[command(after_help = "Example:\n  fl attack gradient hello.yaml --client 3")]
-    Gradient(gradient::GradientArgs),
+    Gradient(AttackArgs<GradientOptions>),
     /// Reconstruct an input of each class from a run's kept models (model inversion), and
     /// compare it with private examples.
     #[command(after_help = "Example:\n  fl attack inversion runs/hello-1 --picture found.png")]
-    Inversion(inversion::InversionArgs),
+    Inversion(AttackArgs<inversion::ModelsOptions>),
     /// Reconstruct an input of each class from the slopes that clients of `generate-and-distill`
     /// send: for a server that asks about inputs of its own, and for one that follows the protocol.
     #[command(after_help = "Example:\n  fl attack slopes specs/quick/fedgen.yaml")]
-    Slopes(slopes::SlopesArgs),
+    Slopes(AttackArgs<SlopesOptions>),
     /// Reconstruct an input of each class from a client's answers about public samples in
     /// distillation: a substitute network learns the answers, and is inverted. With
     /// `--ask` the substitute learns from answers about the attacker's own inputs, without data
     /// (IDEAL).
     #[command(after_help = "Example:\n  fl attack substitute specs/quick/fedkd.yaml --ask 5000")]
-    Substitute(substitute::SubstituteArgs),
+    Substitute(AttackArgs<SubstituteOptions>),
     /// Compare a generator's inputs with private examples: how near, and how alike as
     /// a whole (Frechet distance), with test examples for comparison.
     #[command(after_help = "Example:\n  fl attack made runs/fedgen-1")]
-    Made(generator::GeneratorArgs),
+    Made(AttackArgs<GeneratorOptions>),
 }
 
 pub fn run(command: &AttackCommand, catalogue: &Catalogue, line: &[String]) -> Done {

@@ -1,20 +1,11 @@
 //! `fl attack slopes`: what the slopes with which clients answer give away of their examples.
 
-use super::{Common, attack};
+use super::{AttackArgs, attack};
 use crate::{Done, print};
-use clap::Args;
 use fl_attack::{ClientResult, SlopesOptions, attack_slopes};
 use fl_registry::Catalogue;
 
-#[derive(Args)]
-pub struct SlopesArgs {
-    #[command(flatten)]
-    options: SlopesOptions,
-    #[command(flatten)]
-    common: Common,
-}
-
-pub fn slopes(args: &SlopesArgs, catalogue: &Catalogue, line: &[String]) -> Done {
+pub fn slopes(args: &AttackArgs<SlopesOptions>, catalogue: &Catalogue, line: &[String]) -> Done {
     let options = &args.options;
     let found = attack(&args.common, catalogue, line, |run| {
         attack_slopes(options, run)

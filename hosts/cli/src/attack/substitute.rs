@@ -1,21 +1,16 @@
 //! `fl attack substitute`: what a client's answers about public samples give away of its examples.
 
 use super::inversion::text;
-use super::{Common, attack};
+use super::{AttackArgs, attack};
 use crate::{Done, print};
-use clap::Args;
 use fl_attack::{InversionResult, ModelResult, SubstituteFound, SubstituteOptions, attack_answers};
 use fl_registry::Catalogue;
 
-#[derive(Args)]
-pub struct SubstituteArgs {
-    #[command(flatten)]
-    options: SubstituteOptions,
-    #[command(flatten)]
-    common: Common,
-}
-
-pub fn substitute(args: &SubstituteArgs, catalogue: &Catalogue, line: &[String]) -> Done {
+pub fn substitute(
+    args: &AttackArgs<SubstituteOptions>,
+    catalogue: &Catalogue,
+    line: &[String],
+) -> Done {
     let options = &args.options;
     let SubstituteFound { observed, models } = attack(&args.common, catalogue, line, |run| {
         attack_answers(options, run)
