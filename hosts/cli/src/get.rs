@@ -79,10 +79,8 @@ fn of_file(file: &FileEntry, from: Option<&str>) -> Result<String> {
     }
     let folder = path.parent().context("a file is in a folder")?;
     std::fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
-    let address = match from {
-        Some(from) => format!("{}/{}", from.trim_end_matches('/'), download.file()),
-        None => download.address.to_string(),
-    };
+    let from = from.unwrap_or(download.folder).trim_end_matches('/');
+    let address = format!("{from}/{}", download.file);
     let bytes = download.bytes;
     say(format_args!("fetching {address} ({bytes} bytes unpacked)"));
     fl_files::write_with(path, |out| fetch(&address, &download, out))

@@ -1,6 +1,6 @@
 //! `fashion-mnist`.
 
-use crate::idx_pair::{GREY, MNIST_FILES, rows};
+use crate::idx_pair::{GREY, MNIST_FILES, downloads, rows};
 use anyhow::Result;
 use fl_core::Task;
 use fl_data_kit::{DataSet, DataSetFacts, Download, Folder, Rows, class_task};
@@ -29,32 +29,17 @@ impl DataSet for FashionMnist {
     }
 
     fn downloads(&self) -> &'static [Download] {
-        &[
-            Download {
-                name: "train-images-idx3-ubyte",
-                address: "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/train-images-idx3-ubyte.gz",
-                bytes: 47_040_016,
-                sha256: "c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888",
-            },
-            Download {
-                name: "train-labels-idx1-ubyte",
-                address: "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/train-labels-idx1-ubyte.gz",
-                bytes: 60_008,
-                sha256: "bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921760443d9",
-            },
-            Download {
-                name: "t10k-images-idx3-ubyte",
-                address: "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/t10k-images-idx3-ubyte.gz",
-                bytes: 7_840_016,
-                sha256: "5b4141f0afbad91edebe8549f8fcffe087ea10ca49f1dbef5c9a5cd8815ce37b",
-            },
-            Download {
-                name: "t10k-labels-idx1-ubyte",
-                address: "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/t10k-labels-idx1-ubyte.gz",
-                bytes: 10_008,
-                sha256: "0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34",
-            },
-        ]
+        const {
+            &downloads(
+                "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com",
+                [
+                    "c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888",
+                    "bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921760443d9",
+                    "5b4141f0afbad91edebe8549f8fcffe087ea10ca49f1dbef5c9a5cd8815ce37b",
+                    "0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34",
+                ],
+            )
+        }
     }
 
     fn load(&self, folder: &Folder<'_>) -> Result<Rows> {

@@ -4,7 +4,7 @@ use anyhow::{Result, ensure};
 use fl_core::Labels;
 use fl_data_kit::dataset::Part;
 use fl_data_kit::format::{self, idx};
-use fl_data_kit::{Folder, Rows};
+use fl_data_kit::{Download, Folder, Rows};
 
 /// Shape of the images of MNIST and its relatives.
 pub const GREY: [usize; 3] = [1, 28, 28];
@@ -16,6 +16,32 @@ pub const MNIST_FILES: &[&[&str]] = &[
     &["t10k-images-idx3-ubyte"],
     &["t10k-labels-idx1-ubyte"],
 ];
+
+/// The files of MNIST in a folder, or those of Fashion-MNIST, which have the same sizes.
+pub const fn downloads(folder: &'static str, sha256: [&'static str; 4]) -> [Download; 4] {
+    const FILES: [(&str, u64); 4] = [
+        ("train-images-idx3-ubyte.gz", 47_040_016),
+        ("train-labels-idx1-ubyte.gz", 60_008),
+        ("t10k-images-idx3-ubyte.gz", 7_840_016),
+        ("t10k-labels-idx1-ubyte.gz", 10_008),
+    ];
+    const fn of(folder: &'static str, at: usize, sha256: &'static str) -> Download {
+        let (file, bytes) = FILES[at];
+        Download {
+            folder,
+            file,
+            bytes,
+            sha256,
+        }
+    }
+    let [a, b, c, d] = sha256;
+    [
+        of(folder, 0, a),
+        of(folder, 1, b),
+        of(folder, 2, c),
+        of(folder, 3, d),
+    ]
+}
 
 /// Reads the images and labels of two parts: those to learn from, and those to test with.
 pub fn rows(folder: &Folder<'_>, [train, test]: [&str; 2], classes: usize) -> Result<Rows> {

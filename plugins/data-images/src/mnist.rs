@@ -1,6 +1,6 @@
 //! `mnist`.
 
-use crate::idx_pair::{GREY, MNIST_FILES, rows};
+use crate::idx_pair::{GREY, MNIST_FILES, downloads, rows};
 use anyhow::Result;
 use fl_core::Task;
 use fl_data_kit::{DataSet, DataSetFacts, Download, Folder, Rows, class_task};
@@ -29,32 +29,17 @@ impl DataSet for Mnist {
     }
 
     fn downloads(&self) -> &'static [Download] {
-        &[
-            Download {
-                name: "train-images-idx3-ubyte",
-                address: "https://ossci-datasets.s3.amazonaws.com/mnist/train-images-idx3-ubyte.gz",
-                bytes: 47_040_016,
-                sha256: "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
-            },
-            Download {
-                name: "train-labels-idx1-ubyte",
-                address: "https://ossci-datasets.s3.amazonaws.com/mnist/train-labels-idx1-ubyte.gz",
-                bytes: 60_008,
-                sha256: "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
-            },
-            Download {
-                name: "t10k-images-idx3-ubyte",
-                address: "https://ossci-datasets.s3.amazonaws.com/mnist/t10k-images-idx3-ubyte.gz",
-                bytes: 7_840_016,
-                sha256: "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
-            },
-            Download {
-                name: "t10k-labels-idx1-ubyte",
-                address: "https://ossci-datasets.s3.amazonaws.com/mnist/t10k-labels-idx1-ubyte.gz",
-                bytes: 10_008,
-                sha256: "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
-            },
-        ]
+        const {
+            &downloads(
+                "https://ossci-datasets.s3.amazonaws.com/mnist",
+                [
+                    "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
+                    "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
+                    "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
+                    "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
+                ],
+            )
+        }
     }
 
     fn load(&self, folder: &Folder<'_>) -> Result<Rows> {

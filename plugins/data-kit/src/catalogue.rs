@@ -56,7 +56,11 @@ fn entry(set: &SetSpec, doc: String, dir: &Path) -> Entry {
     let file = |names: &&[&str]| FileEntry {
         wanted: folder.path().join(names[0]),
         found: folder.find(names[0]),
-        download: set.downloads().iter().find(|d| d.name == names[0]).copied(),
+        download: set
+            .downloads()
+            .iter()
+            .find(|d| d.name() == names[0])
+            .copied(),
     };
     let labels = |part: &str| {
         let is = |name: &&str| name.starts_with(part) && name.ends_with("-labels-idx1-ubyte");

@@ -10,10 +10,10 @@ use std::io::{Read, Write};
 /// size and hash say whether it still has the same file.
 #[derive(Clone, Copy, Debug)]
 pub struct Download {
-    /// Its published name, as among the files of the set.
-    pub name: &'static str,
-    /// Where it is: `http` or `https`. A file whose address ends in `.gz` is unpacked.
-    pub address: &'static str,
+    /// The address of its folder: `http` or `https`.
+    pub folder: &'static str,
+    /// Its name there. A file whose name ends in `.gz` is unpacked.
+    pub file: &'static str,
     /// Bytes of its content, unpacked.
     pub bytes: u64,
     /// The SHA-256 of its content, unpacked, in hexadecimal digits.
@@ -21,10 +21,9 @@ pub struct Download {
 }
 
 impl Download {
-    /// The last part of its address: the name of the file at a server.
-    pub fn file(&self) -> &'static str {
-        let parts = self.address.rsplit_once('/');
-        parts.map_or(self.address, |(_, file)| file)
+    /// Its published name, as among the files of the set.
+    pub fn name(&self) -> &'static str {
+        self.file.strip_suffix(".gz").unwrap_or(self.file)
     }
 
     /// Copies its content from `packed`, as it lies at its address, to `out`; never more than
@@ -34,7 +33,7 @@ impl Download {
     /// If it cannot be read or written, is damaged, or its size or hash is another one; says both
     /// what it has and what is due.
     pub fn unpack(&self, packed: impl Read, out: &mut dyn Write) -> Result<()> {
-        match self.address.ends_with(".gz") {
+        match self.file.ends_with(".gz") {
             true => self.copy(MultiGzDecoder::new(packed), out).context("gzip"),
             false => self.copy(packed, out),
         }
@@ -63,7 +62,7 @@ impl Download {
                 bytes <= self.bytes,
                 "it has more than the {} bytes that `{}` has",
                 self.bytes,
-                self.name
+                self.name()
             );
             hash.update(&block[..n]);
             out.write_all(&block[..n])?;
@@ -72,7 +71,7 @@ impl Download {
         ensure!(
             bytes == self.bytes && found == self.sha256,
             "it has {bytes} bytes and the SHA-256 {found}, and `{}` has {} bytes and the SHA-256 {}",
-            self.name,
+            self.name(),
             self.bytes,
             self.sha256
         );
@@ -86,8 +85,8 @@ mod tests {
     use flate2::{Compression, write::GzEncoder};
 
     const HELLO: Download = Download {
-        name: "hello",
-        address: "http://localhost/set/hello.gz",
+        folder: "http://localhost/set",
+        file: "hello.gz",
         bytes: 5,
         sha256: "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824",
     };
@@ -107,9 +106,9 @@ mod tests {
     fn exact_a_file_is_unpacked_if_its_size_and_hash_are_right() {
         let mut out = Vec::new();
         HELLO.unpack(&packed(b"hello")[..], &mut out).unwrap();
-        assert_eq!((&out[..], HELLO.file()), (&b"hello"[..], "hello.gz"));
+        assert_eq!((&out[..], HELLO.name()), (&b"hello"[..], "hello"));
         let plain = Download {
-            address: "http://localhost/hello",
+            file: "hello",
             ..HELLO
         };
         plain.unpack(&b"hello"[..], &mut out).unwrap();

@@ -47,14 +47,14 @@ impl DataSet for AdultRaw {
     fn downloads(&self) -> &'static [Download] {
         &[
             Download {
-                name: "adult.data",
-                address: "https://archive.ics.uci.edu/ml/machine-learning-databases/adult/adult.data",
+                folder: "https://archive.ics.uci.edu/ml/machine-learning-databases/adult",
+                file: "adult.data",
                 bytes: 3_974_305,
                 sha256: "5b00264637dbfec36bdeaab5676b0b309ff9eb788d63554ca0a249491c86603d",
             },
             Download {
-                name: "adult.test",
-                address: "https://archive.ics.uci.edu/ml/machine-learning-databases/adult/adult.test",
+                folder: "https://archive.ics.uci.edu/ml/machine-learning-databases/adult",
+                file: "adult.test",
                 bytes: 2_003_153,
                 sha256: "a2a9044bc167a35b2361efbabec64e89d69ce82d9790d2980119aac5fd7e9c05",
             },
