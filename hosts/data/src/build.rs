@@ -515,6 +515,7 @@ struct Taken {
 }
 
 /// The hashes of rows by their ids.
+#[derive(Default)]
 struct SeenRows<H> {
     /// Of the clients' set.
     own: Vec<H>,
@@ -522,16 +523,6 @@ struct SeenRows<H> {
     tested: Vec<H>,
     /// Of each other set, in the order of loading.
     others: Vec<Vec<H>>,
-}
-
-impl<H> Default for SeenRows<H> {
-    fn default() -> Self {
-        Self {
-            own: Vec::new(),
-            tested: Vec::new(),
-            others: Vec::new(),
-        }
-    }
 }
 
 impl<H: Copy> SeenRows<H> {

@@ -42,12 +42,6 @@ impl DataSet for Blobs {
     }
 }
 
-impl Default for Blobs {
-    fn default() -> Self {
-        fl_core::settings::defaults()
-    }
-}
-
 impl Blobs {
     fn fits(&self) -> Result<(), String> {
         check_rows(&[self.classes, self.train, self.test], self.features)
@@ -95,12 +89,13 @@ impl Blobs {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fl_core::settings::defaults;
 
     #[test]
     fn rows_lie_around_their_class() {
         let set = Blobs {
             spread: 0.01,
-            ..Blobs::default()
+            ..defaults()
         };
         let [(inputs, labels), (test, _)] = set.make().unwrap();
         assert_eq!(
@@ -128,7 +123,7 @@ mod tests {
     fn exact_the_set_never_changes() {
         let [(inputs, _), _] = Blobs {
             train: 20,
-            ..Blobs::default()
+            ..defaults()
         }
         .make()
         .unwrap();
@@ -146,7 +141,7 @@ mod tests {
         assert!(
             Blobs {
                 classes: 0,
-                ..Blobs::default()
+                ..defaults()
             }
             .make()
             .is_err()
@@ -154,14 +149,14 @@ mod tests {
         assert!(
             Blobs {
                 spread: f64::NAN,
-                ..Blobs::default()
+                ..defaults()
             }
             .make()
             .is_err()
         );
         let none = Blobs {
             train: 0,
-            ..Blobs::default()
+            ..defaults()
         };
         assert_eq!(
             format!("{:#}", none.make().unwrap_err()),

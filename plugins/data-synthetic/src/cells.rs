@@ -113,12 +113,6 @@ impl DataSet for Cells {
     }
 }
 
-impl Default for Cells {
-    fn default() -> Self {
-        fl_core::settings::defaults()
-    }
-}
-
 impl Cells {
     fn fits(&self) -> Result<(), String> {
         check_rows(&[self.train, self.test], 3 * self.side * self.side)?;

@@ -1,4 +1,5 @@
 use super::*;
+use fl_core::settings::defaults;
 
 fn rows(set: &Cells) -> Rows {
     let dir = std::path::Path::new(".");
@@ -14,7 +15,7 @@ fn masks(labels: &Labels) -> &Masks {
 
 #[test]
 fn nuclei_are_where_the_mask_says() {
-    let all = rows(&Cells::default());
+    let all = rows(&defaults::<Cells>());
     let (inputs, masks) = (&all.train.0, masks(&all.train.1));
     assert_eq!((inputs.len(), inputs.shape()), (240, vec![3, 32, 32]));
     assert_eq!(

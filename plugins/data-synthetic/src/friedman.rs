@@ -57,12 +57,6 @@ impl DataSet for Friedman {
     }
 }
 
-impl Default for Friedman {
-    fn default() -> Self {
-        fl_core::settings::defaults()
-    }
-}
-
 impl Friedman {
     fn fits(&self) -> Result<(), String> {
         check_rows(&[1, self.train, self.test], self.features)
@@ -102,12 +96,13 @@ fn friedman([a, b, c, d, e]: [f64; 5]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fl_core::settings::defaults;
 
     #[test]
     fn close_labels_are_the_formula_of_their_row_on_the_stated_scale() {
         let set = Friedman {
             noise: 0.0,
-            ..Friedman::default()
+            ..defaults()
         };
         let [(inputs, labels), _] = set.make().unwrap();
         let Labels::Numbers(numbers) = labels else {
@@ -132,7 +127,7 @@ mod tests {
     fn settings_are_checked() {
         let narrow = Friedman {
             features: 4,
-            ..Friedman::default()
+            ..defaults()
         };
         assert_eq!(
             format!("{:#}", narrow.make().unwrap_err()),

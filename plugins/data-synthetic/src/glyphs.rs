@@ -84,12 +84,6 @@ impl DataSet for Glyphs {
     }
 }
 
-impl Default for Glyphs {
-    fn default() -> Self {
-        fl_core::settings::defaults()
-    }
-}
-
 impl Glyphs {
     fn fits(&self) -> Result<(), String> {
         check_rows(&[self.train, self.test], SIDE * SIDE)

@@ -1,4 +1,5 @@
 use super::*;
+use fl_core::settings::defaults;
 
 fn bytes(inputs: Inputs) -> Vec<u8> {
     let Inputs::Bytes { data, .. } = inputs else {
@@ -12,7 +13,7 @@ fn exact_the_set_never_changes() {
     let [(inputs, labels), _] = Glyphs {
         train: 20,
         test: 1,
-        ..Glyphs::default()
+        ..defaults()
     }
     .make()
     .unwrap();
@@ -33,7 +34,7 @@ fn an_image_depends_on_its_number_only() {
             Glyphs {
                 train,
                 test: 3,
-                ..Glyphs::default()
+                ..defaults()
             }
             .make()
             .unwrap()[0]
@@ -46,7 +47,7 @@ fn an_image_depends_on_its_number_only() {
     let [(train, _), (test, _)] = Glyphs {
         train: 1,
         test: 1,
-        ..Glyphs::default()
+        ..defaults()
     }
     .make()
     .unwrap();
@@ -55,7 +56,7 @@ fn an_image_depends_on_its_number_only() {
         train: 2,
         test: 1,
         seed: 1,
-        ..Glyphs::default()
+        ..defaults()
     }
     .make()
     .unwrap();
@@ -64,7 +65,7 @@ fn an_image_depends_on_its_number_only() {
 
 #[test]
 fn the_statistics_are_those_of_the_set() {
-    let data = bytes(Glyphs::default().make().unwrap()[0].0.clone());
+    let data = bytes(defaults::<Glyphs>().make().unwrap()[0].0.clone());
     let n = data.len() as f64;
     let mean = data.iter().map(|b| f64::from(*b) / 255.0).sum::<f64>() / n;
     let var = data
@@ -87,7 +88,7 @@ fn the_statistics_are_those_of_the_set() {
 /// to a network.
 #[test]
 fn bounds_a_linear_model_learns_most_of_it_but_not_all() {
-    let [(train, _), (test, _)] = Glyphs::default().make().unwrap();
+    let [(train, _), (test, _)] = defaults::<Glyphs>().make().unwrap();
     let row = |of: &Inputs, at: usize| {
         let mut out = vec![0.0f32; SIDE * SIDE];
         of.write_row(at, &mut out);
@@ -131,7 +132,7 @@ fn settings_are_checked() {
     assert!(
         Glyphs {
             train: 1 << 40,
-            ..Glyphs::default()
+            ..defaults()
         }
         .make()
         .is_err()
@@ -139,7 +140,7 @@ fn settings_are_checked() {
     assert!(
         Glyphs {
             noise: -1.0,
-            ..Glyphs::default()
+            ..defaults()
         }
         .make()
         .is_err()
@@ -147,7 +148,7 @@ fn settings_are_checked() {
     assert!(
         Glyphs {
             noise: f64::NAN,
-            ..Glyphs::default()
+            ..defaults()
         }
         .make()
         .is_err()

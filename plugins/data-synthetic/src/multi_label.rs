@@ -54,12 +54,6 @@ impl DataSet for MultiLabel {
     }
 }
 
-impl Default for MultiLabel {
-    fn default() -> Self {
-        fl_core::settings::defaults()
-    }
-}
-
 /// Share of the images that have finding `f`: later findings are rarer, as in a clinic.
 fn prevalence(f: usize) -> f64 {
     0.4 / (1.0 + 0.25 * f as f64)
@@ -116,12 +110,12 @@ impl MultiLabel {
 mod tests {
     use super::*;
     use fl_core::Examples;
-    use fl_core::settings::read_yaml;
+    use fl_core::settings::{defaults, read_yaml};
     use fl_data::split::{Groups, split};
 
     #[test]
     fn labels_are_yes_no_or_unknown() {
-        let [(inputs, labels), (test, known)] = MultiLabel::default().make().unwrap();
+        let [(inputs, labels), (test, known)] = defaults::<MultiLabel>().make().unwrap();
         assert_eq!(
             (inputs.len(), test.len(), inputs.shape()),
             (4000, 1000, vec![1, 28, 28])
@@ -158,7 +152,7 @@ mod tests {
     fn exact_the_set_never_changes() {
         let [(inputs, labels), _] = MultiLabel {
             train: 20,
-            ..MultiLabel::default()
+            ..defaults()
         }
         .make()
         .unwrap();
@@ -180,7 +174,7 @@ mod tests {
 
     #[test]
     fn the_statistics_are_those_of_the_set() {
-        let [(Inputs::Bytes { data, .. }, _), _] = MultiLabel::default().make().unwrap() else {
+        let [(Inputs::Bytes { data, .. }, _), _] = defaults::<MultiLabel>().make().unwrap() else {
             panic!("findings are images")
         };
         let (n, value) = (data.len() as f64, |b: &u8| f64::from(*b) / 255.0);
@@ -204,7 +198,7 @@ mod tests {
                 train: 20,
                 test: 1,
                 unknown,
-                ..MultiLabel::default()
+                ..defaults()
             }
             .make()
             .unwrap()
@@ -220,19 +214,19 @@ mod tests {
         for bad in [
             MultiLabel {
                 findings: 0,
-                ..MultiLabel::default()
+                ..defaults()
             },
             MultiLabel {
                 findings: 11,
-                ..MultiLabel::default()
+                ..defaults()
             },
             MultiLabel {
                 unknown: 1.5,
-                ..MultiLabel::default()
+                ..defaults()
             },
             MultiLabel {
                 noise: f64::NAN,
-                ..MultiLabel::default()
+                ..defaults()
             },
         ] {
             assert!(bad.make().is_err());
@@ -241,7 +235,7 @@ mod tests {
 
     #[test]
     fn findings_are_grouped_by_the_rarest() {
-        let [(inputs, labels), _] = MultiLabel::default().make().unwrap();
+        let [(inputs, labels), _] = defaults::<MultiLabel>().make().unwrap();
         let all = Examples::all(inputs.into(), labels.into()).unwrap();
         let groups = Groups::of(&all);
         assert_eq!((groups.count, groups.of.len()), (6, 4000));

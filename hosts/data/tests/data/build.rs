@@ -1,4 +1,5 @@
 use anyhow::Result;
+use fl_core::settings::defaults;
 use fl_core::{Examples, Inputs, Samples, Stream, TaskKind};
 use fl_data::split_spec::{Dirichlet, Reading};
 use fl_data::{Assembled, DataSpec, Limit, Public, PublicFrom, Split, build};
@@ -12,7 +13,7 @@ fn blobs() -> SetSpec {
     SetSpec::of(Blobs {
         train: 400,
         test: 101,
-        ..Blobs::default()
+        ..defaults()
     })
     .unwrap()
 }
@@ -260,13 +261,13 @@ fn another_set_must_fit_and_is_normalised_like_the_private_one() {
     let glyphs = SetSpec::of(Glyphs {
         train: 30,
         test: 10,
-        ..Glyphs::default()
+        ..defaults()
     })
     .unwrap();
     let findings = SetSpec::of(MultiLabel {
         train: 40,
         test: 10,
-        ..MultiLabel::default()
+        ..defaults()
     })
     .unwrap();
     let from = |set, size| {
@@ -417,7 +418,7 @@ fn who_is_public_does_not_decide_how_many_clients_there_can_be() {
     let spec = DataSpec::iid(
         SetSpec::of(Blobs {
             train: 5,
-            ..Blobs::default()
+            ..defaults()
         })
         .unwrap(),
         8,
@@ -450,7 +451,7 @@ fn findings_are_built_too() {
     let set = SetSpec::of(MultiLabel {
         train: 300,
         test: 50,
-        ..MultiLabel::default()
+        ..defaults()
     })
     .unwrap();
     let got = made(&DataSpec {
