@@ -105,7 +105,7 @@ fn result_rows(runs: &[Run], names: &[&str]) -> (Vec<Vec<String>>, String) {
         .iter()
         .map(|run| run.last().into_iter().map(|m| (&m.name[..], m)).collect())
         .collect();
-    let (shown, said) = some(names.iter(), names.len(), ROWS);
+    let (shown, said) = some(names.iter(), names.len());
     let measured = |name: &str| {
         let of = |last: &BTreeMap<&str, &Metric>| {
             let found = last.get(name);
@@ -237,7 +237,7 @@ fn overlaid(runs: &[Run], curves: &[NamedCurves<'_, '_>], names: &[&str]) -> Mar
         }
         let lines: Vec<Line> = of.iter().map(|(at, c)| run_page::line(c, &runs[*at].label, *at)).collect();
         let points = of.iter().flat_map(|(at, c)| c.points.iter().map(|p| (*at, p)));
-        let (rows, said) = some(points, of.iter().map(|(_, c)| c.points.len()).sum(), 500);
+        let (rows, said) = some(points, of.iter().map(|(_, c)| c.points.len()).sum());
         let rows: Vec<_> = rows.into_iter().map(|(at, p)| {
             vec![runs[at].label.clone(), p.metric.step.to_string(), measured(p.metric.value), p.metric.std.map_or(String::new(), number)]
         }).collect();
@@ -297,7 +297,7 @@ fn against(runs: &[Run], curves: &[NamedCurves<'_, '_>], names: &[&str]) -> Mark
         let all = points
             .iter()
             .flat_map(|(at, points)| points.iter().map(move |point| (at, point)));
-        let (rows, said) = some(all, points.iter().map(|(_, of)| of.len()).sum(), 500);
+        let (rows, said) = some(all, points.iter().map(|(_, of)| of.len()).sum());
         let rows = rows.into_iter();
         let rows = rows.map(|(at, (x, metric))| {
             vec![

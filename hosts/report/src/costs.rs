@@ -114,7 +114,7 @@ pub(crate) fn communication(run: &Run) -> Markup {
             .iter()
             .flat_map(|q| q.steps.iter().map(move |s| (q, s)));
         let of = several.iter().map(|q| q.steps.len()).sum();
-        let (rows, said) = some(steps, of, ROWS);
+        let (rows, said) = some(steps, of);
         let rows = rows.into_iter();
         let rows = rows.map(|(q, s)| vec![q.question.into(), s.0.to_string(), count(value(s))]);
         let rows: Vec<_> = rows.collect();
@@ -197,7 +197,7 @@ pub(crate) fn privacy(run: &Run) -> Markup {
         .iter()
         .flat_map(|(o, all)| all.iter().map(move |s| (o, s)));
     let count = of.iter().map(|(_, all)| all.len()).sum();
-    let (rows, said) = some(steps, count, ROWS);
+    let (rows, said) = some(steps, count);
     let rows = rows
         .into_iter()
         .map(|(o, (_, step, e))| vec![step.to_string(), o.to_string(), epsilon(*e)]);

@@ -5,7 +5,7 @@ use crate::curves::{Curve, curves};
 use crate::read::{Metric, Run};
 use crate::svg::{self, Dot, Heat, Line};
 use crate::text::{bytes, count, measured, number, with_std, without_folders};
-use crate::widgets::{ROWS, Section, coded, figure, flow, some, table};
+use crate::widgets::{Section, coded, figure, flow, some, table};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD as STANDARD;
 use maud::{Markup, html};
@@ -122,7 +122,7 @@ fn head(run: &Run) -> Markup {
 fn results(run: &Run) -> Markup {
     let bytes = run.bytes();
     let last = run.last();
-    let (shown, said) = some(last.iter(), last.len(), ROWS);
+    let (shown, said) = some(last.iter(), last.len());
     let mut rows: Vec<Vec<String>> = shown
         .into_iter()
         .map(|m| {
@@ -211,7 +211,7 @@ fn rounds(curves: &[Curve<'_>]) -> Markup {
 }
 
 fn numbers(curve: &Curve<'_>) -> Markup {
-    let (rows, said) = some(curve.points.iter(), curve.points.len(), ROWS);
+    let (rows, said) = some(curve.points.iter(), curve.points.len());
     let rows = rows.into_iter().map(|p| {
         let bytes = p.bytes.map_or("unknown".into(), count);
         vec![

@@ -162,14 +162,10 @@ pub(crate) fn coded(text: &str) -> Markup {
     }
 }
 
-/// Returns at most `most` of `count` rows, evenly spaced and with the last, and a remark if there
+/// Returns at most [`ROWS`] of `count` rows, evenly spaced and with the last, and a remark if there
 /// are more. Does not keep the other rows.
-pub(crate) fn some<T>(
-    rows: impl Iterator<Item = T>,
-    count: usize,
-    most: usize,
-) -> (Vec<T>, String) {
-    let every = count.div_ceil(most).max(1);
+pub(crate) fn some<T>(rows: impl Iterator<Item = T>, count: usize) -> (Vec<T>, String) {
+    let every = count.div_ceil(ROWS).max(1);
     let kept = rows.enumerate();
     let kept = kept.filter(|(at, _)| at % every == 0 || at + 1 == count);
     let kept = kept.map(|(_, row)| row).collect();
