@@ -42,25 +42,29 @@ pub fn run_lines(
     answers: &RunResults,
     key: &dyn Fn(&RunSpec) -> String,
 ) -> Vec<RunLine> {
-    let mut lines = Vec::new();
-    for table in tables {
-        for (row, of_row) in table.rows.iter().zip(&table.runs) {
-            for (across, runs) in table.across.iter().zip(of_row) {
-                for (seed, run) in runs {
-                    if let Some(Ok(measured)) = answers.get(run) {
-                        lines.push(RunLine {
-                            of: [&table.name, &row.name, &across.name].map(Clone::clone),
-                            seed: *seed,
-                            seconds: measured.seconds(),
-                            digest: measured.digest().into(),
-                            kept: key(run),
-                        });
-                    }
-                }
-            }
-        }
-    }
-    lines
+    let line = |(of, seed, run): ([&String; 3], u64, &RunSpec)| {
+        let measured = answers.get(run)?.as_ref().ok()?;
+        Some(RunLine {
+            of: of.map(Clone::clone),
+            seed,
+            seconds: measured.seconds(),
+            digest: measured.digest().into(),
+            kept: key(run),
+        })
+    };
+    each_run(tables).filter_map(line).collect()
+}
+
+/// Returns every run of every table, with the names of its table, row and column, and its seed.
+fn each_run(tables: &[Table]) -> impl Iterator<Item = ([&String; 3], u64, &RunSpec)> {
+    tables.iter().flat_map(|table| {
+        let rows = table.rows.iter().zip(&table.runs);
+        let cells = rows.flat_map(move |(row, cells)| {
+            let cells = table.across.iter().zip(cells);
+            cells.map(move |(across, runs)| ([&table.name, &row.name, &across.name], runs))
+        });
+        cells.flat_map(|(of, runs)| runs.iter().map(move |(seed, run)| (of, *seed, run)))
+    })
 }
 
 /// Writes every run of every table, one line for each number: one CSV. `guarantee` is the one that
@@ -88,28 +92,21 @@ pub fn runs_csv(
         "guarantee",
         "made by",
     ])?;
-    for table in tables {
-        for (row, of_row) in table.rows.iter().zip(&table.runs) {
-            for (across, runs) in table.across.iter().zip(of_row) {
-                for (seed, run) in runs {
-                    let (seed, key) = (seed.to_string(), key(run));
-                    let names = [&table.name, &row.name, &across.name].map(|name| cell(name));
-                    let begin = [&names[0][..], &names[1], &names[2], &seed, &key];
-                    match answers.get(run) {
-                        None => {}
-                        Some(Err(error)) => out.write_record(
-                            [&begin[..], &["", "", "", &cell(error), "", ""]].concat(),
-                        )?,
-                        Some(Ok(measured)) => {
-                            let made_by = measured.run().made_by();
-                            for (name, value, guarantee) in measured.lines() {
-                                let name = cell(&name);
-                                let of =
-                                    [measured.digest(), &name, &value, "", &guarantee, &made_by];
-                                out.write_record([&begin[..], &of].concat())?;
-                            }
-                        }
-                    }
+    for (of, seed, run) in each_run(tables) {
+        let (seed, key) = (seed.to_string(), key(run));
+        let names = of.map(|name| cell(name));
+        let begin = [&names[0][..], &names[1], &names[2], &seed, &key];
+        match answers.get(run) {
+            None => {}
+            Some(Err(error)) => {
+                out.write_record([&begin[..], &["", "", "", &cell(error), "", ""]].concat())?;
+            }
+            Some(Ok(measured)) => {
+                let made_by = measured.run().made_by();
+                for (name, value, guarantee) in measured.lines() {
+                    let name = cell(&name);
+                    let of = [measured.digest(), &name, &value, "", &guarantee, &made_by];
+                    out.write_record([&begin[..], &of].concat())?;
                 }
             }
         }

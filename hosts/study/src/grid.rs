@@ -41,11 +41,10 @@ pub(crate) fn grid(
         }
     }
     let mut rows = vec![PlannedRow {
-        item: RawItem::named(""),
+        item: RawItem::named(label.unwrap_or("")),
         set: Vec::new(),
         places: Vec::new(),
     }];
-    let mut names: Vec<Vec<(String, String)>> = vec![Vec::new()];
     for (path, values) in grid {
         let path = path.as_str().unwrap_or_default();
         let mut wrong = |text: String| wrong.push((vec![key("grid"), key(path)], text));
@@ -71,46 +70,31 @@ pub(crate) fn grid(
             wrong(format!("the study has more than {MAX_RUNS} runs"));
             return Vec::new();
         }
-        let (mut next, mut next_names) = (Vec::new(), Vec::new());
-        for (row, named) in rows.iter().zip(&names) {
+        let mut next = Vec::new();
+        for row in &rows {
             for (name, value) in &values {
                 let mut row = row.clone();
                 row.set.push((path.into(), value.clone()));
-                let usual = || match (name, path.rsplit('.').next()) {
-                    (Some(name), _) => name.clone(),
-                    (None, Some(last)) if path != "base" => format!("{last} = {}", text(value)),
-                    _ => text(value),
+                let plain = name.clone().unwrap_or(text(value));
+                let usual = match (name, path.rsplit('.').next()) {
+                    (None, Some(last)) if path != "base" => format!("{last} = {plain}"),
+                    _ => plain.clone(),
+                };
+                let before = &row.item.name;
+                row.item.name = match label {
+                    Some(_) => before.replace(&format!("{{{path}}}"), &plain),
+                    None if row.places.is_empty() => usual.clone(),
+                    None => format!("{before}, {usual}"),
                 };
                 row.places.push(Position {
                     path: path.into(),
-                    name: usual(),
+                    name: usual,
                     number: value.as_f64(),
                 });
-                let mut named = named.clone();
-                named.push((
-                    path.into(),
-                    match label {
-                        Some(_) => name.clone().unwrap_or(text(value)),
-                        None => usual(),
-                    },
-                ));
                 next.push(row);
-                next_names.push(named);
             }
         }
-        (rows, names) = (next, next_names);
-    }
-    for (row, named) in rows.iter_mut().zip(names) {
-        row.item.name = match label {
-            Some(label) => named.iter().fold(label.to_string(), |label, (path, name)| {
-                label.replace(&format!("{{{path}}}"), name)
-            }),
-            None => named
-                .into_iter()
-                .map(|(_, name)| name)
-                .collect::<Vec<_>>()
-                .join(", "),
-        };
+        rows = next;
     }
     rows
 }
