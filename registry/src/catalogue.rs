@@ -164,8 +164,8 @@ pub(crate) fn example(part: &PartDecl) -> Option<Box<dyn Protocol>> {
     fl_core::protocol(part, &settings, &any_make()).ok()
 }
 
-/// For protocols, which do not look at the task.
-pub(crate) fn any_make() -> BuildContext {
+/// What a part is made with that does not look at the task, such as a protocol.
+pub fn any_make() -> BuildContext {
     BuildContext {
         task: Task {
             input: vec![1],

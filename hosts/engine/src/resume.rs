@@ -4,7 +4,6 @@
 use crate::{NotRun, prepare};
 use anyhow::ensure;
 use fl_core::settings::Value;
-use fl_core::{BuildContext, Stream, Task, TaskKind};
 use fl_data::DataSpec;
 use fl_registry::{Catalogue, Document, Spec};
 use fl_sim::StoppedRun;
@@ -50,13 +49,7 @@ pub(crate) fn open(
         return Ok((paused, then));
     }
     let now = prepare::read(&document.set(set), &catalogue)?;
-    let protocol = now.make_protocol(&BuildContext {
-        task: Task {
-            input: vec![1],
-            kind: TaskKind::Classes(2),
-        },
-        stream: Stream::root(now.seed),
-    })?;
+    let protocol = now.make_protocol(&fl_registry::any_make())?;
     let (grows, open) = (protocol.grows(), paused.grows());
     allowed(
         &then.resolved,

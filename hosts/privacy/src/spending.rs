@@ -12,11 +12,11 @@ use anyhow::{Context, anyhow, ensure};
 use fl_core::privacy::{Epsilons, Observer, Protection};
 use fl_core::settings::Value;
 use fl_core::{
-    Accountant, Budget, BudgetScope, BuildContext, PartDecl, Parts, Result, Role, RunEvent,
-    RunReleases, SlotAssignment, Stream, Task, TaskKind, hex,
+    Accountant, Budget, BudgetScope, PartDecl, Parts, Result, Role, RunEvent, RunReleases,
+    SlotAssignment, hex,
 };
 use fl_data::{Assembled, DataSpec, Split};
-use fl_registry::{Catalogue, LedgerUse, Spec};
+use fl_registry::{Catalogue, LedgerUse, Spec, any_make};
 use fl_sim::{LEDGER, Listener, Releases, RunRecord, Verdict};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -281,22 +281,30 @@ pub fn accountant(parts: &[&'static PartDecl], id: &AccountantId) -> Result<Box<
         )
     })?;
     let settings: Value = serde_json::from_value(id.settings.clone())?;
-    let context = BuildContext {
-        task: Task {
-            input: vec![1],
-            kind: TaskKind::Classes(2),
-        },
-        stream: Stream::root(0),
-    };
-    let settings = decl.read(&settings);
-    let settings = settings.with_context(|| format!("the accountant {id} of the ledger"))?;
+    made_accountant(
+        decl,
+        &settings,
+        &format!("the accountant {id} of the ledger"),
+    )
+}
+
+/// Makes an accountant with these settings; errors call it `what`.
+///
+/// # Errors
+/// If its settings are refused.
+pub fn made_accountant(
+    decl: &'static PartDecl,
+    settings: &Value,
+    what: &str,
+) -> Result<Box<dyn Accountant>> {
+    let settings = decl.read(settings).with_context(|| what.to_string())?;
     let parts = Parts::new(vec![SlotAssignment {
         slot: "accountant".into(),
         clients: None,
         decl,
         settings,
     }]);
-    parts.build(Role::Accountant, "accountant", None, &context)
+    parts.build(Role::Accountant, "accountant", None, &any_make())
 }
 
 /// The parts that a spec uses.

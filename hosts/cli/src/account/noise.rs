@@ -102,142 +102,140 @@ pub struct NfdpArgs {
     common: Common,
 }
 
-/// What every accountant that has a price says of a release, the least epsilon first.
-type Prices = Vec<(&'static str, Guarantee)>;
-
-fn prices(catalogue: &Catalogue, event: &PrivacyEvent, common: &Common) -> Result<Prices, Failure> {
-    number("delta", common.delta, 1.0)?;
-    let (mut all, mut refused) = (Prices::new(), None);
-    for part in catalogue.of_role(Role::Accountant) {
-        match ask(
-            catalogue,
-            part.name,
-            common.delta,
-            common.level,
-            &[],
-            event,
-            common.times,
-        ) {
-            Ok(guarantee) => all.push((part.name, guarantee)),
-            Err(Failure::Failed(error)) if error.downcast_ref::<Problem>().is_some() => {
-                refused = Some(error);
-            }
-            Err(other) => return Err(other),
-        }
-    }
-    all.sort_by(|a, b| a.1.epsilon.total_cmp(&b.1.epsilon));
-    match (all.is_empty(), refused) {
-        (true, Some(error)) => Err(error.into()),
-        _ => Ok(all),
-    }
-}
-
-/// The least noise that keeps the epsilon, to four digits; `event` makes less epsilon of
-/// more noise.
-fn search(
-    catalogue: &Catalogue,
-    common: &Common,
-    target: f64,
-    event: &dyn Fn(f64) -> PrivacyEvent,
-) -> Result<f64, Failure> {
-    number("target", target, f64::INFINITY)?;
-    let keeps = |noise: f64| {
-        let all = prices(catalogue, &event(noise), common)?;
-        Ok::<_, Failure>(all[0].1.epsilon <= target)
-    };
-    let (mut least, mut most) = (1.0, 1.0);
-    while !keeps(most)? {
-        least = most;
-        most *= 2.0;
-        if most > 1e12 {
-            return Err(Failure::usage(format!(
-                "--target: no noise below 1e12 keeps an epsilon of {target}"
-            )));
-        }
-    }
-    while least == most || keeps(least)? {
-        most = least;
-        least /= 2.0;
-        if least < 1e-12 {
-            return Err(Failure::usage(format!(
-                "--target: any noise keeps an epsilon of {target}"
-            )));
-        }
-    }
-    while most / least > 1.0001 {
-        let middle = (least * most).sqrt();
-        match keeps(middle)? {
-            true => most = middle,
-            false => least = middle,
-        }
-    }
-    Ok(most)
-}
-
 /// The significant digits of a number that was looked for.
 const FOUND: usize = 5;
 
-/// Prints the prices of an event. `found`: the number that was looked for, and what it is.
-fn show(
-    catalogue: &Catalogue,
-    event: &PrivacyEvent,
-    common: &Common,
-    found: Option<(&str, f64)>,
-) -> Done {
-    let all = prices(catalogue, event, common)?;
-    let unit = common.level.name();
-    if common.json {
-        let one = |(name, g): &(&str, Guarantee)| json!({"accountant": name, "epsilon": g.epsilon, "delta": g.delta, "neighbours": g.neighbours});
-        let (name, best) = &all[0];
-        let mut answer = json!({
-            "release": event.to_string(), "times": common.times, "unit": unit, "epsilon": best.epsilon, "delta": best.delta,
-            "accountant": name, "all": all.iter().map(one).collect::<Vec<_>>(),
-        });
-        if let Some((what, value)) = found {
-            answer[what] = value.into();
-        }
-        return print(answer);
-    }
-    let times = match common.times {
-        1 => String::new(),
-        n => format!("{n} times "),
-    };
-    let mut out = format!("{times}{event}; for one {unit}\n");
-    if let Some((what, value)) = found {
-        out += &format!(
-            "  {what} {value} keeps epsilon {}\n",
-            common.target.unwrap_or_default()
-        );
-    }
-    for (name, guarantee) in all {
-        let about = match (guarantee.neighbours, guarantee.unit) {
-            (Neighbours::Replaced, _) => "replaced by another",
-            (Neighbours::Removed, Unit::Example) => "added or removed",
-            (Neighbours::Removed, Unit::Party) => "with its data or with none",
-        };
-        let Guarantee { epsilon, delta, .. } = guarantee;
-        let (epsilon, delta) = (UpperBound(epsilon), short(delta));
-        out += &format!("  {name:<24} epsilon {epsilon:>10} at delta {delta:<9} {about}\n");
-    }
-    print(out.trim_end())
+/// What every accountant that has a price says of a release, the least epsilon first.
+type Prices = Vec<(&'static str, Guarantee)>;
+
+/// What is asked of the accountants.
+struct Query<'a> {
+    common: &'a Common,
+    catalogue: &'a Catalogue,
 }
 
-/// Shows what noise of this amount costs, or of the amount that is looked for.
-fn noise(
-    catalogue: &Catalogue,
-    common: &Common,
-    (what, given): (&str, Option<f64>),
-    event: &dyn Fn(f64) -> PrivacyEvent,
-) -> Done {
-    match (given, common.target) {
-        (Some(given), _) => {
-            number(what, given, f64::INFINITY)?;
-            show(catalogue, &event(given), common, None)
+impl Query<'_> {
+    fn prices(&self, event: &PrivacyEvent) -> Result<Prices, Failure> {
+        let (catalogue, common) = (self.catalogue, self.common);
+        number("delta", common.delta, 1.0)?;
+        let (mut all, mut refused) = (Prices::new(), None);
+        for part in catalogue.of_role(Role::Accountant) {
+            match ask(
+                catalogue,
+                part.name,
+                common.delta,
+                common.level.unit(),
+                &[],
+                event,
+                common.times,
+            ) {
+                Ok(guarantee) => all.push((part.name, guarantee)),
+                Err(Failure::Failed(error)) if error.downcast_ref::<Problem>().is_some() => {
+                    refused = Some(error);
+                }
+                Err(other) => return Err(other),
+            }
         }
-        (None, target) => {
-            let least = search(catalogue, common, target.unwrap_or_default(), event)?;
-            let found = UpperBound(least).significant(FOUND);
-            show(catalogue, &event(found), common, Some((what, found)))
+        all.sort_by(|a, b| a.1.epsilon.total_cmp(&b.1.epsilon));
+        match (all.is_empty(), refused) {
+            (true, Some(error)) => Err(error.into()),
+            _ => Ok(all),
+        }
+    }
+
+    /// The least noise that keeps the epsilon, to four digits; `event` makes less epsilon of
+    /// more noise.
+    fn search(&self, target: f64, event: &dyn Fn(f64) -> PrivacyEvent) -> Result<f64, Failure> {
+        number("target", target, f64::INFINITY)?;
+        let keeps = |noise: f64| {
+            let all = self.prices(&event(noise))?;
+            Ok::<_, Failure>(all[0].1.epsilon <= target)
+        };
+        let (mut least, mut most) = (1.0, 1.0);
+        while !keeps(most)? {
+            least = most;
+            most *= 2.0;
+            if most > 1e12 {
+                return Err(Failure::usage(format!(
+                    "--target: no noise below 1e12 keeps an epsilon of {target}"
+                )));
+            }
+        }
+        while least == most || keeps(least)? {
+            most = least;
+            least /= 2.0;
+            if least < 1e-12 {
+                return Err(Failure::usage(format!(
+                    "--target: any noise keeps an epsilon of {target}"
+                )));
+            }
+        }
+        while most / least > 1.0001 {
+            let middle = (least * most).sqrt();
+            match keeps(middle)? {
+                true => most = middle,
+                false => least = middle,
+            }
+        }
+        Ok(most)
+    }
+
+    /// Prints the prices of an event. `found`: the number that was looked for, and what it is.
+    fn show(&self, event: &PrivacyEvent, found: Option<(&str, f64)>) -> Done {
+        let (common, all) = (self.common, self.prices(event)?);
+        let unit = common.level.unit();
+        if common.json {
+            let one = |(name, g): &(&str, Guarantee)| json!({"accountant": name, "epsilon": g.epsilon, "delta": g.delta, "neighbours": g.neighbours});
+            let (name, best) = &all[0];
+            let mut answer = json!({
+                "release": event.to_string(), "times": common.times, "unit": unit, "epsilon": best.epsilon, "delta": best.delta,
+                "accountant": name, "all": all.iter().map(one).collect::<Vec<_>>(),
+            });
+            if let Some((what, value)) = found {
+                answer[what] = value.into();
+            }
+            return print(answer);
+        }
+        let times = match common.times {
+            1 => String::new(),
+            n => format!("{n} times "),
+        };
+        let mut out = format!("{times}{event}; for one {unit}\n");
+        if let Some((what, value)) = found {
+            out += &format!(
+                "  {what} {value} keeps epsilon {}\n",
+                common.target.unwrap_or_default()
+            );
+        }
+        for (name, guarantee) in all {
+            let about = match (guarantee.neighbours, guarantee.unit) {
+                (Neighbours::Replaced, _) => "replaced by another",
+                (Neighbours::Removed, Unit::Example) => "added or removed",
+                (Neighbours::Removed, Unit::Party) => "with its data or with none",
+            };
+            let Guarantee { epsilon, delta, .. } = guarantee;
+            let (epsilon, delta) = (UpperBound(epsilon), short(delta));
+            out += &format!("  {name:<24} epsilon {epsilon:>10} at delta {delta:<9} {about}\n");
+        }
+        print(out.trim_end())
+    }
+
+    /// Shows what noise of this amount costs, or of the amount that is looked for.
+    fn noise(
+        &self,
+        (what, given): (&str, Option<f64>),
+        event: &dyn Fn(f64) -> PrivacyEvent,
+    ) -> Done {
+        match (given, self.common.target) {
+            (Some(given), _) => {
+                number(what, given, f64::INFINITY)?;
+                self.show(&event(given), None)
+            }
+            (None, target) => {
+                let least = self.search(target.unwrap_or_default(), event)?;
+                let found = UpperBound(least).significant(FOUND);
+                self.show(&event(found), Some((what, found)))
+            }
         }
     }
 }
@@ -245,12 +243,14 @@ fn noise(
 pub fn laplace(args: &LaplaceArgs, catalogue: &Catalogue) -> Done {
     let (sensitivity, unit) = (args.sensitivity, args.common.level.unit());
     number("sensitivity", sensitivity, f64::INFINITY)?;
-    noise(catalogue, &args.common, ("scale", args.scale), &|scale| {
-        PrivacyEvent::Laplace {
-            sensitivity,
-            scale,
-            unit,
-        }
+    let query = Query {
+        common: &args.common,
+        catalogue,
+    };
+    query.noise(("scale", args.scale), &|scale| PrivacyEvent::Laplace {
+        sensitivity,
+        scale,
+        unit,
     })
 }
 
@@ -271,9 +271,11 @@ pub fn gaussian(args: &GaussianArgs, catalogue: &Catalogue) -> Done {
         let text = format!("--draw: must be 1 to {of} (--of), got {draw}");
         return Err(Failure::usage(text));
     }
-    noise(
+    let query = Query {
+        common: &args.common,
         catalogue,
-        &args.common,
+    };
+    query.noise(
         ("sigma", args.sigma),
         &|sigma| match (args.rate, args.draw, of) {
             (Some(rate), _, Some(of)) => PrivacyEvent::PublicSizeGaussian {
@@ -312,19 +314,18 @@ pub fn randomised_response(args: &RandomisedResponseArgs, catalogue: &Catalogue)
         times: 1,
         unit,
     };
+    let query = Query {
+        common: &args.common,
+        catalogue,
+    };
     let Some(target) = args.common.target else {
-        return noise(catalogue, &args.common, ("epsilon", args.epsilon), &event);
+        return query.noise(("epsilon", args.epsilon), &event);
     };
     // the noise of an answer is the less, the larger its epsilon
-    let least = search(catalogue, &args.common, target, &|noise| event(1.0 / noise))?;
+    let least = query.search(target, &|noise| event(1.0 / noise))?;
     // more noise than that is a smaller epsilon
     let each = LowerBound(1.0 / least).significant(FOUND);
-    show(
-        catalogue,
-        &event(each),
-        &args.common,
-        Some(("epsilon-of-each", each)),
-    )
+    query.show(&event(each), Some(("epsilon-of-each", each)))
 }
 
 pub fn nfdp(args: &NfdpArgs, catalogue: &Catalogue) -> Done {
@@ -348,24 +349,18 @@ pub fn nfdp(args: &NfdpArgs, catalogue: &Catalogue) -> Done {
         );
         return Err(Failure::usage(text));
     }
+    let query = Query {
+        common: &args.common,
+        catalogue,
+    };
     let Some(target) = args.common.target else {
-        return show(
-            catalogue,
-            &event(args.draws.unwrap_or_default()),
-            &args.common,
-            None,
-        );
+        return query.show(&event(args.draws.unwrap_or_default()), None);
     };
     number("target", target, f64::INFINITY)?;
     let mut k = draws_for(target / args.common.times as f64, args.of, args.replacement);
     // a draw more than the target allows may come from rounding
-    while k > 1 && prices(catalogue, &event(k), &args.common)?[0].1.epsilon > target {
+    while k > 1 && query.prices(&event(k))?[0].1.epsilon > target {
         k -= 1;
     }
-    show(
-        catalogue,
-        &event(k),
-        &args.common,
-        Some(("draws", k as f64)),
-    )
+    query.show(&event(k), Some(("draws", k as f64)))
 }

@@ -159,11 +159,10 @@ pub fn pate(args: &PateArgs, catalogue: &Catalogue) -> Done {
             },
         })
     };
+    let unit = args.level.unit();
     let price = |accountant: &str, event: &PrivacyEvent| {
         let settings = [("orders", args.orders())];
-        ask(
-            catalogue, accountant, args.delta, args.level, &settings, event, 1,
-        )
+        ask(catalogue, accountant, args.delta, unit, &settings, event, 1)
     };
     let (from_votes, fixed) = (event(Some(counts)), event(None));
     let accountant = match noise {
@@ -171,7 +170,6 @@ pub fn pate(args: &PateArgs, catalogue: &Catalogue) -> Done {
         VoteNoise::Gaussian { .. } | VoteNoise::Confident { .. } => "pate-gnmax",
     };
     let (dependent, independent) = (price(accountant, &from_votes)?, price(accountant, &fixed)?);
-    let unit = args.level.name();
     let mut answer = json!({
         "queries": queries, "classes": classes, "noise": noise, "s": args.s, "unit": unit, "delta": args.delta,
         "orders": args.orders, "epsilon": dependent.epsilon, "data_dependent": dependent.data_dependent,

@@ -5,9 +5,8 @@ use anyhow::Context;
 use clap::ValueEnum;
 use fl_core::privacy::{Guarantee, Unit};
 use fl_core::settings::Value;
-use fl_core::{
-    Accountant, BuildContext, Parts, PrivacyEvent, Role, SlotAssignment, Stream, Task, TaskKind,
-};
+use fl_core::{PrivacyEvent, Role};
+use fl_privacy::made_accountant;
 use fl_registry::Catalogue;
 
 /// The most releases that are added up.
@@ -23,13 +22,6 @@ pub enum Whose {
 }
 
 impl Whose {
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Party => "party",
-            Self::Example => "example",
-        }
-    }
-
     pub fn unit(self) -> Unit {
         match self {
             Self::Party => Unit::Party,
@@ -58,7 +50,7 @@ pub fn ask(
     catalogue: &Catalogue,
     name: &str,
     delta: f64,
-    unit: Whose,
+    unit: Unit,
     more: &[(&str, &str)],
     event: &PrivacyEvent,
     times: u64,
@@ -74,27 +66,12 @@ pub fn ask(
         }
     };
     set("delta", delta.into());
-    set("unit", unit.name().into());
+    set("unit", unit.to_string().into());
     for (key, value) in more {
         set(key, (*value).into());
     }
-    let context = BuildContext {
-        task: Task {
-            input: vec![1],
-            kind: TaskKind::Classes(2),
-        },
-        stream: Stream::root(0),
-    };
-    let settings = decl.read(&Value::Mapping(settings));
-    let settings = settings.with_context(|| format!("{} `{name}`", Role::Accountant))?;
-    let parts = Parts::new(vec![SlotAssignment {
-        slot: "accountant".into(),
-        clients: None,
-        decl,
-        settings,
-    }]);
-    let mut accountant =
-        parts.build::<Box<dyn Accountant>>(Role::Accountant, "accountant", None, &context)?;
+    let what = format!("{} `{name}`", Role::Accountant);
+    let mut accountant = made_accountant(decl, &Value::Mapping(settings), &what)?;
     (0..times).try_for_each(|_| accountant.charge(event))?;
     Ok(accountant.guarantee(None).context("what that guarantees")?)
 }
