@@ -277,14 +277,14 @@ impl<'a> CheckedStudy<'a> {
                 continue;
             };
             match (failed.get(&at), digest(&job.folder)) {
-                (Some(_), _) if accounts(&checked.spec) => {
-                    repeated
-                        .different
-                        .push(format!("{} failed: {WITHHELD}", job.name));
+                (Some(why), _) => {
+                    let why = match checked.spec.parts.has("accountant") {
+                        true => WITHHELD,
+                        false => why,
+                    };
+                    let text = format!("{} failed: {why}", job.name);
+                    repeated.different.push(text);
                 }
-                (Some(why), _) => repeated
-                    .different
-                    .push(format!("{} failed: {why}", job.name)),
                 (None, Ok(found)) => {
                     repeated.different.extend(differs(checked, &found));
                     repeated.done += 1;
@@ -440,7 +440,7 @@ impl<'a> CheckedStudy<'a> {
             let folder = self.folder(&checked.key);
             let result = match failed.get(&folder) {
                 // tables are for readers; the terminal has shown the error
-                Some(_) if accounts(&checked.spec) => Err(WITHHELD.into()),
+                Some(_) if checked.spec.parts.has("accountant") => Err(WITHHELD.into()),
                 Some(why) => Err(why.clone()),
                 None => self.cached.read(&folder, &checked.spec),
             };
@@ -608,11 +608,6 @@ fn short(digest: &str) -> &str {
     digest.get(..24).unwrap_or(digest)
 }
 
-/// Returns whether a run has an accountant.
-fn accounts(spec: &Spec<DataSpec>) -> bool {
-    spec.parts.iter().any(|filled| filled.slot == "accountant")
-}
-
 fn read(readme: &Path) -> anyhow::Result<String> {
     std::fs::read_to_string(readme).with_context(|| format!("reading {}", readme.display()))
 }
@@ -682,9 +677,15 @@ struct SpecCheck<'a> {
     file: &'a StudyFile,
     /// Overrides from outside the study.
     set: &'a [String],
+    catalogue: &'a Catalogue,
     runs: BTreeMap<RunSpec, CheckedRun>,
     /// The seeds of a row have the same mistakes, and rows have many in common.
     mistakes: Vec<(Mistake, Option<Occurrence>)>,
+    parsed: BTreeMap<PathBuf, Document>,
+    /// Specs that are not checked for want of a library.
+    left: BTreeSet<PathBuf>,
+    /// What is wrong with libraries, by its text.
+    refused: BTreeMap<String, NotRun>,
 }
 
 /// Checks the study, and the specs of all its runs.
@@ -702,13 +703,15 @@ fn checked(
     let mut check = SpecCheck {
         file,
         set,
+        catalogue,
         runs: BTreeMap::new(),
         mistakes: own.map(|mistake| (mistake, None)).collect(),
+        parsed: BTreeMap::new(),
+        left: BTreeSet::new(),
+        refused: BTreeMap::new(),
     };
-    let mut parsed: BTreeMap<&Path, Document> = BTreeMap::new();
-    let mut refused: BTreeMap<String, NotRun> = BTreeMap::new();
-    let mut bases: BTreeSet<&PathBuf> = BTreeSet::new();
-    for TablePart { at, rows, table } in chosen {
+    for part in chosen {
+        let (at, table) = (part.at, &part.table);
         let marked = as_written && !table.name.is_empty();
         let into = table.into.as_ref().filter(|into| marked && into.is_file());
         if let Some(into) = into {
@@ -717,68 +720,24 @@ fn checked(
                 held.and_then(|text| fl_study::section(&text, &table.name).map(drop))
             {
                 let text = format!("{}: {error:#}", into.display());
-                check.mistakes.push((file.of_readme(*at, text), None));
+                check.mistakes.push((file.of_readme(at, text), None));
             }
         }
-        for ((nth, row), of_row) in rows.iter().zip(&table.rows).zip(&table.runs) {
-            for (across, of_cell) in table.across.iter().zip(of_row).enumerate() {
-                let (other, runs) = of_cell;
-                let cell = Cell {
-                    table: *at,
-                    row: *nth,
-                    across,
-                };
-                let name = match other.name.is_empty() {
-                    true => row.name.clone(),
-                    false => format!("{}, {}", row.name, other.name),
-                };
-                for (seed, run) in runs {
-                    // a spec that is not there is a mistake of the file, and a library that cannot
-                    // be loaded is not tried for each run
-                    let left = bases.contains(&run.base) || !run.base.is_file();
-                    if left || check.runs.contains_key(run) {
-                        continue;
-                    }
-                    let base = match parsed.entry(&run.base) {
-                        Entry::Occupied(base) => base.into_mut(),
-                        Entry::Vacant(place) => place.insert(prepare::parse(&run.base)?),
-                    };
-                    let document = base.clone().set(&run.set);
-                    match prepare::check(&document, catalogue) {
-                        Ok(Ok(spec)) => {
-                            let place = format!("{}, {name}, seed {seed}", table.name);
-                            let asked = serde_json::to_value(document.values())?;
-                            check.add(run, spec, asked.to_string(), place, &table.name)?;
-                        }
-                        Ok(Err(mistakes)) => {
-                            for mistake in mistakes.0 {
-                                check.note(cell, mistake, &table.name, &name);
-                            }
-                        }
-                        Err(why) => {
-                            let mistake = file.of_row(cell, why.to_string());
-                            check.note(cell, mistake, &table.name, &name);
-                            refused.insert(why.to_string(), why);
-                            bases.insert(&run.base);
-                        }
-                    }
-                }
-            }
-        }
+        check.specs(part)?;
         for (names, text) in unmeasured(table, &check.runs) {
-            let mistake = file.of_measure(*at, names, text);
+            let mistake = file.of_measure(at, names, text);
             // that of the defaults is one for all tables
             if !check.mistakes.iter().any(|(known, _)| *known == mistake) {
                 check.mistakes.push((mistake, None));
             }
         }
     }
-    let libraries = |(mistake, _): &(Mistake, _)| refused.contains_key(&mistake.text);
+    let libraries = |(mistake, _): &(Mistake, _)| check.refused.contains_key(&mistake.text);
     let only_libraries = check.mistakes.iter().all(libraries);
-    match refused.into_values().next() {
+    match check.refused.pop_first() {
         None if check.mistakes.is_empty() => Ok(check.runs),
         // what is wrong with a library alone is no mistake of a spec
-        Some(why) if only_libraries => Err(why.into()),
+        Some((_, why)) if only_libraries => Err(why.into()),
         _ => Err(NotRun::Mistakes(check.sorted()).into()),
     }
 }
@@ -792,12 +751,10 @@ fn unmeasured<'t>(
     let specs = of_table.filter_map(|(_, run)| Some(&runs.get(run)?.spec));
     let specs: Vec<_> = specs.collect();
     let has = |name: &String| {
-        specs
-            .iter()
-            .any(|spec| match fl_study::cost_of(name, accounts(spec)) {
-                Some(has) => has,
-                None => spec.measured.has_number(name) != Certainty::No,
-            })
+        specs.iter().any(|spec| {
+            let cost = fl_study::cost_of(name, spec.parts.has("accountant"));
+            cost.unwrap_or_else(|| spec.measured.has_number(name) != Certainty::No)
+        })
     };
     let scores = fl_core::metrics::names(None);
     let known = specs.iter().flat_map(|spec| spec.measured.names());
@@ -840,26 +797,76 @@ fn unmeasured<'t>(
 }
 
 impl SpecCheck<'_> {
-    fn add(
+    /// Checks the specs of all runs of a table.
+    fn specs(&mut self, part: &TablePart) -> anyhow::Result<()> {
+        let table = &part.table;
+        for ((row, named), of_row) in part.rows.iter().zip(&table.rows).zip(&table.runs) {
+            for (across, (other, runs)) in table.across.iter().zip(of_row).enumerate() {
+                let cell = Cell {
+                    table: part.at,
+                    row: *row,
+                    across,
+                };
+                let name = match other.name.is_empty() {
+                    true => named.name.clone(),
+                    false => format!("{}, {}", named.name, other.name),
+                };
+                for (seed, run) in runs {
+                    self.spec(cell, &table.name, &name, *seed, run)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks the spec of a run, unless that has been done.
+    fn spec(
         &mut self,
-        run: &RunSpec,
-        spec: Spec<DataSpec>,
-        asked: String,
-        place: String,
+        cell: Cell,
         table: &str,
+        row: &str,
+        seed: u64,
+        run: &RunSpec,
     ) -> anyhow::Result<()> {
-        let sha256 = |text: String| fl_core::hex(&Sha256::digest(text));
-        let checked = CheckedRun {
-            key: RunKey {
-                spec: sha256(spec.yaml()?),
-                asked: sha256(asked),
-            },
-            spec: Arc::new(spec),
-            place,
-            table: table.into(),
-            at: self.runs.len(),
+        // a spec that is not there is a mistake of the file, and a library that cannot be loaded is
+        // not tried for each run
+        let left = self.left.contains(&run.base) || !run.base.is_file();
+        if left || self.runs.contains_key(run) {
+            return Ok(());
+        }
+        let base = match self.parsed.entry(run.base.clone()) {
+            Entry::Occupied(base) => base.into_mut(),
+            Entry::Vacant(place) => place.insert(prepare::parse(&run.base)?),
         };
-        self.runs.insert(run.clone(), checked);
+        let document = base.clone().set(&run.set);
+        match prepare::check(&document, self.catalogue) {
+            Ok(Ok(spec)) => {
+                let sha256 = |text: String| fl_core::hex(&Sha256::digest(text));
+                let asked = serde_json::to_value(document.values())?;
+                let checked = CheckedRun {
+                    key: RunKey {
+                        spec: sha256(spec.yaml()?),
+                        asked: sha256(asked.to_string()),
+                    },
+                    spec: Arc::new(spec),
+                    place: format!("{table}, {row}, seed {seed}"),
+                    table: table.into(),
+                    at: self.runs.len(),
+                };
+                self.runs.insert(run.clone(), checked);
+            }
+            Ok(Err(mistakes)) => {
+                for mistake in mistakes.0 {
+                    self.note(cell, mistake, table, row);
+                }
+            }
+            Err(why) => {
+                let mistake = self.file.of_row(cell, why.to_string());
+                self.note(cell, mistake, table, row);
+                self.refused.insert(why.to_string(), why);
+                self.left.insert(run.base.clone());
+            }
+        }
         Ok(())
     }
 
