@@ -488,18 +488,12 @@ fn dispatch(cli: Cli, command: &[String], more: &[&'static PartDecl]) -> Done {
         Command::Audit(args) => audit::audit(&args, &catalogue),
         #[cfg(feature = "plugins")]
         Command::Attack { command: asked } => attack::run(&asked, &catalogue, command),
-        Command::Data {
-            command: DataCommand::List { place, json },
-        } => show::data(&place, json),
-        Command::Data {
-            command: DataCommand::Get(args),
-        } => get::get(&args),
-        Command::Data {
-            command: DataCommand::Show(args),
-        } => show::split(&args, &catalogue),
-        Command::Data {
-            command: DataCommand::Distance(args),
-        } => distance::distance(&args, &catalogue),
+        Command::Data { command } => match command {
+            DataCommand::List { place, json } => show::data(&place, json),
+            DataCommand::Get(args) => get::get(&args),
+            DataCommand::Show(args) => show::split(&args, &catalogue),
+            DataCommand::Distance(args) => distance::distance(&args, &catalogue),
+        },
     }
 }
 
