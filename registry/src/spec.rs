@@ -14,7 +14,8 @@ use crate::stages::{self, Method, SpecStage};
 use fl_core::privacy::Noise;
 use fl_core::settings::{Setting, Value};
 use fl_core::{
-    Budget, BuildContext, Checkpoints, Faults, Measured, Parts, Protocol, Result, StopWhen,
+    Budget, BuildContext, Checkpoints, Faults, Measured, Parts, Protocol, Result, StopWhen, Stream,
+    Task,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -65,6 +66,14 @@ pub struct Spec<D> {
 }
 
 impl<D> Spec<D> {
+    /// What its parts are made with, for this task.
+    pub fn part_context(&self, task: &Task) -> BuildContext {
+        BuildContext {
+            task: task.clone(),
+            stream: Stream::root(self.seed),
+        }
+    }
+
     /// Makes the protocol.
     ///
     /// # Errors

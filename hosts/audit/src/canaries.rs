@@ -11,7 +11,7 @@ use anyhow::{Context, Result, ensure};
 use fl_core::loss::softmax;
 use fl_core::message::{Params, decode, read_any};
 use fl_core::privacy::{Neighbours, Observer, Protections, Unit};
-use fl_core::{BuildContext, ClientId, Examples, Role, Stream, TaskKind, Trainer};
+use fl_core::{ClientId, Examples, Role, Stream, TaskKind, Trainer};
 use fl_data::Assembled;
 use fl_engine::NotRun;
 use serde_json::json;
@@ -242,10 +242,9 @@ fn losses(
     canaries: &[Canary],
     key: &Stream,
 ) -> Result<Option<BTreeMap<Observer, Vec<f64>>>> {
-    let protocol = runner.spec.make_protocol(&BuildContext {
-        task: planted.data.task.clone(),
-        stream: Stream::root(runner.spec.seed),
-    })?;
+    let (spec, task) = (runner.spec, &planted.data.task);
+    let make = spec.part_context(task);
+    let protocol = spec.make_protocol(&make)?;
     let changes = protocol.exchanges().into_iter().filter(|one| one.change);
     let seen = Arc::new(Mutex::new(ModelWatcher {
         changes: changes.map(|one| one.label).collect(),
@@ -261,8 +260,6 @@ fn losses(
     };
     outcome.context("the run with canaries failed; audit with --runs")?;
     let seen = std::mem::take(&mut *seen.lock().unwrap_or_else(PoisonError::into_inner));
-    let spec = runner.spec;
-    let task = &planted.data.task;
     let mut sums: BTreeMap<Observer, Vec<f64>> = BTreeMap::new();
     let mut add = |observer, model: &mut dyn Trainer, client: Option<ClientId>| -> Result<()> {
         let sums = sums
@@ -286,10 +283,6 @@ fn losses(
         .collect();
     for (observer, client, params) in &seen.params {
         for slot in &slots {
-            let make = BuildContext {
-                task: task.clone(),
-                stream: Stream::root(spec.seed),
-            };
             let model = spec.parts.build(Role::Trainer, slot, *client, &make);
             let Ok(mut model): Result<Box<dyn Trainer>> = model else {
                 continue;

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result};
 use fl_core::message::Tensor;
 use fl_core::privacy::Observer;
-use fl_core::{Answer, BuildContext, Examples, Role, Stream, Task, Trainer, hex};
+use fl_core::{Answer, Examples, Role, Task, Trainer, hex};
 use fl_data::DataSpec;
 use fl_receipts::RECEIPTS;
 use fl_registry::Spec;
@@ -252,21 +252,10 @@ pub fn model(
     spec: &Spec<DataSpec>,
     task: &Task,
 ) -> Result<Option<Box<dyn Trainer>>> {
-    let trainer = |slot: &str| {
-        let mut parts = spec.parts.iter();
-        parts.any(|part| part.slot == slot && part.decl.role == Role::Trainer)
+    let Some((slot, client)) = fl_engine::kept_slot(spec, name) else {
+        return Ok(None);
     };
-    let of_client = name.rsplit_once('-');
-    let of_client = of_client.and_then(|(slot, id)| Some((slot, id.parse().ok()?)));
-    let (slot, client) = match of_client {
-        _ if trainer(name) => (name, None),
-        Some((slot, id)) if trainer(slot) => (slot, Some(id)),
-        _ => return Ok(None),
-    };
-    let make = BuildContext {
-        task: task.clone(),
-        stream: Stream::root(spec.seed),
-    };
+    let make = spec.part_context(task);
     let mut model: Box<dyn Trainer> = spec.parts.build(Role::Trainer, slot, client, &make)?;
     model
         .load(bytes)

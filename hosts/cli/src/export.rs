@@ -160,10 +160,8 @@ fn models(
         } else {
             if spec.is_none() {
                 let read = Overrides::default().read(&run.path.join("spec.yaml"), catalogue)?;
-                let make = BuildContext {
-                    task: fl_engine::data(&read, &args.data.path())?.task,
-                    stream: Stream::root(read.seed),
-                };
+                let task = fl_engine::data(&read, &args.data.path())?.task;
+                let make = read.part_context(&task);
                 spec = Some((read, make));
             }
             let (spec, make) = spec.as_ref().context("the spec has been read")?;

@@ -7,12 +7,12 @@ use crate::sinks;
 use anyhow::Context;
 use fl_core::settings::{Setting as _, Step};
 use fl_core::{
-    BuildContext, Examples, ExchangeSpec, InitialModel, LabelScale, Labels, Parts, Protocol, Role,
-    Stream, Task, TaskKind, Trainer, first_names,
+    Examples, ExchangeSpec, InitialModel, LabelScale, Labels, Parts, Protocol, Role, Task,
+    TaskKind, Trainer, first_names,
 };
 use fl_data::{Assembled, DataSpec, Split};
 use fl_data_kit::column_match::{is_input, told_apart};
-use fl_registry::{DataSection as _, Document, Mistakes, Spec};
+use fl_registry::{DataSection as _, Document, Mistakes, Spec, any_make};
 use fl_sim::Manifest;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
@@ -95,11 +95,8 @@ fn check_with_data(
     dir: &Path,
     warn: &mut dyn FnMut(&str),
 ) -> anyhow::Result<DataNotes> {
-    let any = Task {
-        input: vec![1],
-        kind: TaskKind::Classes(2),
-    };
-    let protocol = spec.make_protocol(&protocol_context(spec, &spec.data.task().unwrap_or(any)))?;
+    let task = spec.data.task().unwrap_or_else(|| any_make().task);
+    let protocol = spec.make_protocol(&protocol_context(spec, &task))?;
     let steps = |asked: &ExchangeSpec| asked.flow.steps.is_some();
     // what the program makes itself is soon there
     let made = spec.data.paths(dir).is_empty();
@@ -342,10 +339,7 @@ fn check_start(
         )),
     };
     let bytes = std::fs::read(file).with_context(|| format!("{who} cannot be read"))?;
-    let make = BuildContext {
-        task: parts.task(slot, &data.task),
-        stream: Stream::root(spec.seed),
-    };
+    let make = spec.part_context(&parts.task(slot, &data.task));
     let mut model: Box<dyn Trainer> = parts.build(Role::Trainer, slot, None, &make)?;
     match model.load(&bytes) {
         Ok(()) => Ok(note),
@@ -372,10 +366,7 @@ fn check_lots(
         false => sizes.collect(),
     };
     let parts = spec.parts.in_slots(protocol.slots());
-    let make = BuildContext {
-        task: data.task.clone(),
-        stream: Stream::root(spec.seed),
-    };
+    let make = spec.part_context(&data.task);
     for asked in protocol.exchanges() {
         let Some((slot, lots)) = asked.flow.steps else {
             continue;

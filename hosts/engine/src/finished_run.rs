@@ -3,7 +3,7 @@
 use crate::{NotRun, prepare};
 use anyhow::{Context, Result, ensure};
 use fl_core::regular_file::{MOST_BINARY, read_regular, read_text};
-use fl_core::{BuildContext, ClientId, Generator, Role, Stream, Trainer};
+use fl_core::{ClientId, Generator, Role, Stream, Trainer};
 use fl_data::{Assembled, DataSpec, Split};
 use fl_registry::{Catalogue, Spec};
 use ndarray::{Array2, Axis, concatenate};
@@ -48,6 +48,21 @@ impl FinishedRun {
     }
 }
 
+/// Returns the slot of a kept model of this name, and its client if it is a client's own; `None` if
+/// it fills no slot of a trainer.
+pub fn kept_slot<'n>(spec: &Spec<DataSpec>, name: &'n str) -> Option<(&'n str, Option<ClientId>)> {
+    let trainer = |slot: &str| {
+        let mut parts = spec.parts.iter();
+        parts.any(|part| part.slot == slot && part.decl.role == Role::Trainer)
+    };
+    if trainer(name) {
+        return Some((name, None));
+    }
+    let (slot, id) = name.rsplit_once('-')?;
+    let id = id.parse().ok().filter(|_| trainer(slot))?;
+    Some((slot, Some(id)))
+}
+
 /// A kept model, and its client; the server's has none.
 pub struct Target {
     /// Its name: that of its slot, and of its client.
@@ -64,24 +79,12 @@ impl Target {
         let files = std::fs::read_dir(&kept)
             .with_context(|| format!("{}: the run is not done", kept.display()))?;
         let names = files.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-        let trainer = |slot: &str| {
-            let mut parts = spec.parts.iter();
-            parts.any(|part| part.slot == slot && part.decl.role == Role::Trainer)
-        };
         let one = |name: String| {
-            let of_client = name.rsplit_once('-');
-            let of_client =
-                of_client.and_then(|(slot, id)| Some((slot.to_string(), id.parse().ok()?)));
-            match of_client {
-                _ if trainer(&name) => Some((name.clone(), None, name)),
-                Some((slot, id)) if trainer(&slot) => Some((slot, Some(id), name)),
-                _ => None,
-            }
+            let (slot, client) = kept_slot(spec, &name)?;
+            let slot = slot.to_string();
+            Some(Self { name, slot, client })
         };
-        let mut all: Vec<Self> = names
-            .filter_map(one)
-            .map(|(slot, client, name)| Self { name, slot, client })
-            .collect();
+        let mut all: Vec<Self> = names.filter_map(one).collect();
         all.sort_by(|a, b| (&a.slot, a.client).cmp(&(&b.slot, b.client)));
         ensure!(
             !all.is_empty(),
@@ -101,7 +104,7 @@ impl Target {
         spec: &Spec<DataSpec>,
         data: &Assembled,
     ) -> Result<Box<dyn Trainer>> {
-        let make = context(spec, data);
+        let make = spec.part_context(&data.task);
         let path = dir.join("models").join(&self.name);
         let bytes = read_regular(&path, MOST_BINARY);
         let bytes = bytes.with_context(|| format!("reading {}", path.display()))?;
@@ -120,14 +123,6 @@ impl Target {
             Some(id) => vec![id as usize],
             None => (0..data.clients.len()).collect(),
         }
-    }
-}
-
-/// Returns what the parts of a run are made with.
-fn context(spec: &Spec<DataSpec>, data: &Assembled) -> BuildContext {
-    BuildContext {
-        task: data.task.clone(),
-        stream: Stream::root(spec.seed),
     }
 }
 
@@ -150,7 +145,7 @@ pub fn kept_generator(
             NotRun::usage("this run's spec has no generator that makes inputs from noise (generators of features, and of images from label maps, do not count)")
         })?
         .slot;
-    let make = context(spec, data);
+    let make = spec.part_context(&data.task);
     let path = dir.join("models").join(slot);
     let state = read_regular(&path, MOST_BINARY).map_err(|error| {
         let path = path.display();

@@ -6,7 +6,7 @@ use fl_core::message::ExchangeShape;
 use fl_core::privacy::{Guarantee, Observer, Unit, UnpricedDisclosures};
 use fl_core::{
     Accountant, BoxedSelector, BuildContext, COUNTS, Candidate, ClientId, Parts, Role, Roster,
-    SamplingScheme, Stream, Trainer, parameters_in,
+    SamplingScheme, Trainer, parameters_in,
 };
 use fl_data::{Assembled, DataSpec, Split};
 use fl_registry::Spec;
@@ -39,10 +39,7 @@ impl Plan {
     /// # Errors
     /// If the protocol cannot be made.
     pub fn new(spec: &Spec<DataSpec>, data: &Assembled) -> anyhow::Result<Self> {
-        let make = BuildContext {
-            task: data.task.clone(),
-            stream: Stream::root(spec.seed),
-        };
+        let make = spec.part_context(&data.task);
         let protocol = spec.make_protocol(&make)?;
         let owners = data.clients.iter().enumerate();
         // what is at nodes is not known here

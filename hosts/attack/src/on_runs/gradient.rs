@@ -103,10 +103,7 @@ pub fn attack_gradient(options: &GradientOptions, run: &AttackRun<'_>) -> Result
     let data = fl_engine::data(&spec, &run.data_dir)?;
     let (private, classes) = private(options.client, &data)?;
     let asked = Signals::listen().context("listening to signals")?;
-    let make = BuildContext {
-        task: data.task.clone(),
-        stream: Stream::root(spec.seed),
-    };
+    let make = spec.part_context(&data.task);
     let crossed = watch(options, run, &spec, &make, &asked)?;
     let client = Some(options.client);
     let mut model: Box<dyn Trainer> = spec.parts.build(Role::Trainer, SLOT, client, &make)?;
