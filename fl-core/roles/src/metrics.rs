@@ -389,8 +389,8 @@ pub fn lower_is_better(name: &str) -> bool {
     ["rmse", "mae"].contains(&last(name))
 }
 
-/// Returns which values of a measurement with this name (`training-loss`, `clients.auc`) are better;
-/// `None` if fl does not know it, such as a measure of a user's own.
+/// Returns which values of a measurement with this name (`training-loss`, `clients.auc`) are
+/// better; `None` if fl does not know it, such as a measure of a user's own.
 pub fn better(name: &str) -> Option<Better> {
     const HIGHER: [&str; 9] = [
         "auc",
