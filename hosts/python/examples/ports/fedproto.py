@@ -29,7 +29,7 @@ class FedProto:
         def distance(features: np.ndarray, classes: np.ndarray, rows: np.ndarray, stream: fl.Stream) -> tuple[float, np.ndarray]:
             """The mean squared distance of features to the prototype of their class, and its slope."""
             apart = (features - means[classes]) * there[classes, None]
-            return self.pull * np.mean(apart**2), 2 * self.pull * apart / apart.size
+            return self.pull * float(np.mean(apart**2)), 2 * self.pull * apart / apart.size
 
         client.fit(self.model, epochs=self.epochs, batch=self.batch, feature_loss=distance if there.any() else None)
         features, classes = client.model(self.model).features(client.own), client.own.y
