@@ -128,10 +128,10 @@ def slot(
     mechanism or an attack, and what a selector picks from (`clients`, `samples` or `soft-labels`).
     Of a trainer: `shared_parameters`, all clients have the same parameters by name and shape;
     `at_server`, the server has one too; `lasting`, a client keeps its model between two requests;
-    `published`, results show the clients' models; `needs`, abilities that it must have, such
-    as `task-loss` (it learns by the loss of the labels) and `soft-targets` (class probabilities);
-    `through`, mechanisms that release all that it learns. Selectors, mechanisms and attacks are `optional`,
-    unless you say otherwise. What depends on settings is a function of the protocol:
+    `published`, results show the clients' models; `needs`, abilities that it must have, such as
+    `task-loss` (it learns by the loss of the labels) and `soft-targets` (class probabilities);
+    `through`, mechanisms that release all that it learns. Selectors, mechanisms and attacks are
+    `optional`, unless you say otherwise. What depends on settings is a function of the protocol:
     `lasting=lambda self: not self.fresh`.
     """
     more: dict[str, Any] = {"optional": optional, "shared_parameters": shared_parameters, "at_server": at_server, "lasting": lasting}
