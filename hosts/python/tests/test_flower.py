@@ -416,7 +416,7 @@ def test_exact_nodes_with_data_of_their_own(tmp_path):
     data = "files: {{ format: csv, train: {0}.csv, test: test.csv, label: label, classes: [a, b], columns: {{ x: number, y: number }} }}"
     spec = f"""
 name: own
-data: {{ set: {{ {data.format("n0")} }}, clients: 2, split: own, normalise: {{ mean: [5, 3], std: [3, 2] }} }}
+data: {{ set: {{ {data.format("n0")} }}, clients: 2, split: own, test: {{ own: 0.25 }}, normalise: {{ mean: [5, 3], std: [3, 2] }} }}
 protocol: {{ use: fedavg, rounds: 2, local: {{ epochs: 1, batch: 16 }} }}
 parts: {{ model: {{ use: linear, lr: 0.1 }}, aggregator: {{ use: mean }} }}
 """
@@ -429,7 +429,8 @@ parts: {{ model: {{ use: linear, lr: 0.1 }}, aggregator: {{ use: mean }} }}
     [shutil.rmtree(f"kept-{k}") for k in range(2)]
     args = ["run", "own.yaml", "--node", "n0.yaml", "--node", "n1.yaml", "--json", "--quiet"]
     done = subprocess.run([sys.executable, "-m", "fl", *args], capture_output=True, text=True)
-    assert json.loads(done.stdout)["digest"] == there.digest, done.stderr
+    done = json.loads(done.stdout)
+    assert done["digest"] == there.digest and "own.over-rows.accuracy" in done["metrics"]
 
 
 def test_another_spec_at_a_node_is_found_out(tmp_path):
