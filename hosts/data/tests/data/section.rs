@@ -93,6 +93,7 @@ fn what_is_not_given_is_resolved() {
     domains: null
     feature-noise: null
     undersampled: null
+    features: null
     ");
 }
 
@@ -121,7 +122,7 @@ fn all_mistakes_come_at_once_with_their_paths() {
     normalise.std: is missing (list of: number, above 0.0)
     limit.train: must be at least 1, got 0
     validation: must be in 0.0..1.0, got 1.0
-    seed: no such setting; did you mean `set`? known: set, clients, class-order, split, label-groups, public, normalise, limit, validation, test, domains, feature-noise, undersampled
+    seed: no such setting; did you mean `set`? known: set, clients, class-order, split, label-groups, public, normalise, limit, validation, test, domains, feature-noise, undersampled, features
     ");
     let also = "
         set: [mnist]
