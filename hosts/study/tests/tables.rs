@@ -43,10 +43,7 @@ fn folder_of(dir: &Path, name: &str, (measure, last): (&str, f64)) -> RunResult 
             "{\"step\":\"round 1\",\"question\":\"q\",\"bytes_up\":{\"values\":9,\"keys\":1}}\n"
                 .into(),
         ),
-        (
-            "metrics.jsonl",
-            point(1, last / 2.0) + &point(2, last),
-        ),
+        ("metrics.jsonl", point(1, last / 2.0) + &point(2, last)),
         (
             "outcome.json",
             "{\"outcome\":{\"digest\":\"d\",\"seconds\":1.0}}".into(),
