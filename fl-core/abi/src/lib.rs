@@ -16,8 +16,8 @@
 //! here, which serve both directions, for a protocol does the same operations with parts of the
 //! program. `operations.rs` lists them. `library/` turns the parts that
 //! [`plugin!`](fl_roles::plugin!) registered into a table, and `host/` ([`import()`]) turns a table
-//! into the same [`PartDecl`](fl_roles::PartDecl)s that linked parts have. Libraries in other languages
-//! see the header `include/fl_plugin.h`.
+//! into the same [`PartDecl`](fl_roles::PartDecl)s that linked parts have. Libraries in other
+//! languages see the header `include/fl_plugin.h`.
 //!
 //! Parts in another language of the same program, such as those in Python, are a [`PartLibrary`] of
 //! [`Callee`]s. That takes no unsafe code, and their answers pass the same checks as those of a

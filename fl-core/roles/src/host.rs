@@ -197,8 +197,8 @@ pub trait Host {
     ) -> Result<()>;
 
     /// Evaluates the server's models at the clients, each on the client's own test rows: for each
-    /// client the model with the parameters that `params` returns. Passes the scores, or the errors,
-    /// to `each` in client order. Called only if [`Host::tests_at_clients`].
+    /// client the model with the parameters that `params` returns. Passes scores and errors to
+    /// `each` in client order. Called only if [`Host::tests_at_clients`].
     ///
     /// # Errors
     /// The first error of `each`, or the host's own.

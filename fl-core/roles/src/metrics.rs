@@ -392,7 +392,7 @@ pub fn lower_is_better(name: &str) -> bool {
 /// Returns which values of a measurement with this name (`training-loss`, `clients.auc`) are
 /// better; `None` if fl does not know it, such as a measure of a user's own.
 pub fn better(name: &str) -> Option<Better> {
-    const HIGHER: [&str; 9] = [
+    const HIGHER: [&str; 12] = [
         "auc",
         "r2",
         "ssim",
@@ -402,6 +402,9 @@ pub fn better(name: &str) -> Option<Better> {
         "aji",
         "inception-score",
         "f1",
+        "auroc",
+        "precision",
+        "recall",
     ];
     let what = last(name);
     let lower = lower_is_better(what) || what.ends_with("loss") || ["mse", "hd95"].contains(&what);
@@ -427,10 +430,10 @@ mod tests {
             assert_eq!(of(name), Some(true), "{name}");
         }
         for name in ["accuracy", "own.worst-tenth.dice", "auc", "r2"] {
-            assert_ne!(of(name), Some(true), "{name}");
+            assert_eq!(of(name), Some(false), "{name}");
         }
         assert_eq!(
-            (of("clients.auc"), of("filter.recall")),
+            (of("filter.recall"), of("clients.mine")),
             (Some(false), None)
         );
     }

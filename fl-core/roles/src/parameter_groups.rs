@@ -51,8 +51,9 @@ pub fn parameters_in(groups: &[String], model: &dyn Parametric) -> Result<BTreeS
     Ok(found)
 }
 
-/// Returns parameters by the names of `model`: `head.weight` is the `weight` of its last layer,
-/// whatever that layer is called. So one message fits networks of different depth.
+/// Returns parameters by the names of `model`: `head.weight` is the `weight` of its last layer, the
+/// one called `head` or the last of those with numbers. So one message fits networks of different
+/// depth.
 ///
 /// # Errors
 /// If there is such a name, and the model has no group `head`.

@@ -5,7 +5,7 @@ use crate::{
     Examples, FitOptions, FitReport, Length, Loss, Parametric, Problem, Result, Stream, Trainer,
     metrics,
 };
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use serde::{Deserialize, Serialize};
 
 crate::settings! {
@@ -93,6 +93,26 @@ impl Evaluation {
             confusion: metrics::confusion(predicted.values.view(), test),
             further: metrics::further(predicted.values.view(), test)?,
         })
+    }
+
+    /// Checks one that comes from elsewhere: its matrix is square, and counts no more examples than
+    /// there are.
+    ///
+    /// # Errors
+    /// `Problem::Shape` with what it holds.
+    pub(crate) fn check(&self) -> Result<()> {
+        let (rows, classes) = (self.rows, self.confusion.len());
+        let square = self.confusion.iter().all(|row| row.len() == classes);
+        let counts = self.confusion.iter().flatten();
+        let counted: u64 = counts.map(|count| u64::from(*count)).sum();
+        let text = || {
+            format!(
+                "an evaluation of {rows} rows, {counted} of them in a matrix of {classes} classes that must be square"
+            )
+        };
+        let sound = square && counted <= rows as u64 && u32::try_from(rows).is_ok();
+        ensure!(sound, Problem::Shape(text()));
+        Ok(())
     }
 }
 

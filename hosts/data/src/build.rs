@@ -201,6 +201,8 @@ fn assemble(spec: &DataSpec, dir: &Path, stream: &Stream, identify: bool) -> Res
             let found = |note: &String| loaded.inferred.iter().any(|found| found.text == *note);
             let form = loaded.notes.iter().filter(|note| !found(note));
             notes.extend(form.map(|note| format!("public samples: {note}")));
+            let lost = loaded.hidden_notes.iter();
+            hidden_notes.extend(lost.map(|note| format!("public samples: {note}")));
             // labels that are not used need not have the same classes
             match how.labelled {
                 true => numbered(spec, loaded),
@@ -752,8 +754,9 @@ fn of_one_class(tests: &Examples, classes: &[String]) -> Option<String> {
     let of = tests.classes().filter(|of| of.len() >= FEW)?;
     let same = classes.len() > 1 && of.iter().all(|class| *class == of[0]);
     same.then(|| {
+        let auc = if classes.len() == 2 { ", and `auc` is missing" } else { "" };
         format!(
-            "all {} test rows are of the class `{}`: how well a model tells the {} classes apart is not measured, and `auc` is missing",
+            "all {} test rows are of the class `{}`: how well a model tells the {} classes apart is not measured{auc}",
             of.len(),
             classes[of[0] as usize],
             classes.len()
@@ -776,8 +779,12 @@ fn of_one_value(tests: &Examples, labels: &[String]) -> Option<String> {
         .map(|(_, name)| format!("`{name}`"))
         .collect();
     (!same.is_empty()).then(|| {
+        let score = match same.len() == labels.len() {
+            true => "there is no `mauc`",
+            false => "`mauc` is a mean over the others",
+        };
         format!(
-            "{} of {} labels are the same in all test rows that have them, so `mauc` is a mean over the others: {}",
+            "{} of {} labels are the same in all test rows that have them, so {score}: {}",
             same.len(),
             labels.len(),
             first_names(&same, 5)

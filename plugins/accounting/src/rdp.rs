@@ -46,7 +46,9 @@ impl Pricing for Rdp {
         let (release, times, unit) = release("rdp", event)?;
         let cost = match release {
             // noise without limit hides all
-            Release::Poisson { shift: 0.0, .. } | Release::PublicSize { shift: 0.0, .. } => {
+            Release::Poisson { shift, .. } | Release::PublicSize { shift, .. }
+                if (1.0 / shift).is_infinite() =>
+            {
                 at(&|_| 0.0)
             }
             Release::Poisson { rate, shift } => {

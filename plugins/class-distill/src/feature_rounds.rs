@@ -102,8 +102,8 @@ impl FeatureRounds {
         }
     }
 
-    /// Trains a client on its own examples, but for its frozen layers, and returns the mean features
-    /// of the trained model.
+    /// Trains a client on its own examples, but for its frozen layers, and returns the mean
+    /// features of the trained model.
     pub(crate) fn train(&self, client: &mut Client, pass: &FitOptions<'_>) -> Result<FeatureMeans> {
         match &self.freeze[..] {
             [] => client.fit_own(MODEL, pass)?,

@@ -34,14 +34,14 @@ impl FeatureMeans {
 
     /// Returns the last layer, `classes x features`, whose highest score is that of the class with
     /// the nearest mean to the features `z`: `2 z . m - |m|^2`, which is `|z|^2` less the squared
-    /// distance. A class without a mean is never the highest.
+    /// distance. A class without a mean is never the highest, and a mean of no class is left out.
     pub fn nearest(&self, classes: usize) -> Params {
         const NEVER: f32 = -1e30;
         let means = &self.0.values;
         let mut weight = Array2::<f32>::zeros((classes, means.ncols()));
         let mut bias = Array1::from_elem(classes, NEVER);
-        for (class, mean) in self.0.rows.iter().zip(means.rows()) {
-            let at = *class as usize;
+        let rows = self.0.rows.iter().map(|class| *class as usize);
+        for (at, mean) in rows.zip(means.rows()).filter(|(at, _)| *at < classes) {
             let square: f64 = mean.iter().map(|m| f64::from(*m) * f64::from(*m)).sum();
             weight.row_mut(at).assign(&mean.mapv(|m| 2.0 * m));
             bias[at] = -square as f32;

@@ -275,8 +275,11 @@ impl ClusterSettings {
             let members = scores.iter().zip(&of).filter(|(_, of)| **of == j);
             let members: Vec<f64> = members.map(|(score, _)| *score).collect();
             server.record(round, &format!("cluster.{j}.clients"), members.len() as f64)?;
-            if !members.is_empty() {
-                let mean = members.iter().sum::<f64>() / members.len() as f64;
+            // a client that failed has no score
+            let known = members.iter().filter(|score| score.is_finite());
+            let (sum, known) = known.fold((0.0, 0), |(sum, n), score| (sum + score, n + 1));
+            if known > 0 {
+                let mean = sum / f64::from(known);
                 server.record(round, &format!("cluster.{j}.score"), mean)?;
             }
         }

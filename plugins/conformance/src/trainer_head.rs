@@ -140,6 +140,13 @@ impl Bench<'_> {
         };
         self.must(FEATURES, seen.iter().all(named), || {
             "it named other rows than those whose features and targets it gave".into()
+        })?;
+        let mut times = vec![0; own.len()];
+        let rows = seen.iter().flat_map(|(rows, _)| rows);
+        rows.for_each(|row| times[*row] += 1);
+        let most = times.iter().max().copied().unwrap_or_default();
+        self.must(FEATURES, most <= 5, || {
+            format!("it named one row {most} times in 5 epochs")
         })
     }
 

@@ -261,14 +261,14 @@ fn parts(files: &Files, classes: &mut Classes) -> Result<All> {
 fn widths(how: &Libsvm, own: usize, all: usize) -> Option<String> {
     let more = match all > own {
         true => format!(
-            "; test rows go up to {all}, so there are {all} features, of which the last {} are 0 in all rows of clients",
+            "; but test rows go up to {all}, so there are {all} features, of which the last {} are 0 in all rows of clients",
             all - own
         ),
         false => String::new(),
     };
     how.width.is_none().then(|| {
         format!(
-            "the number of features, {own}, is the largest index in the clients' rows; say `width` where they are private{more}"
+            "the largest index in the clients' rows, {own}, says how many features there are; say `width` where they are private{more}"
         )
     })
 }

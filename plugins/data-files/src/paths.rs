@@ -119,21 +119,31 @@ pub(crate) fn unread<'s>(
     sources: impl Iterator<Item = &'s Source>,
     format: &Format,
 ) -> Option<String> {
-    let (mut read, mut folders) = (BTreeSet::new(), BTreeSet::new());
+    let (mut read, mut named_folders) = (BTreeSet::new(), BTreeSet::new());
+    let mut folders = BTreeSet::new();
     for source in sources {
         let named = match source {
             Source::Path(path) => matches(path),
             Source::Pair(Pair { inputs, labels }) => vec![inputs.into(), labels.into()],
         };
-        folders.extend(named.into_iter().filter(|path| path.is_dir()));
+        named_folders.extend(named.into_iter().filter(|path| path.is_dir()));
         for file in source.files(format) {
             folders.extend(file.parent().map(Path::to_path_buf));
             read.insert(file);
         }
     }
+    folders.extend(named_folders.iter().cloned());
     let all = folders.iter().flat_map(|folder| entries(folder));
+    // beside a file that is named, others of its kind may be another set's
+    let beside = |path: &PathBuf| {
+        of(path, format)
+            && !path
+                .ancestors()
+                .skip(1)
+                .any(|up| named_folders.contains(up))
+    };
     let left: BTreeSet<PathBuf> = all
-        .filter(|path| !read.contains(path) && !folders.contains(path))
+        .filter(|path| !read.contains(path) && !folders.contains(path) && !beside(path))
         .collect();
     let shown = |path: &PathBuf| {
         let inside = [path.parent().and_then(Path::file_name), path.file_name()];

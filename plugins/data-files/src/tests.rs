@@ -1201,7 +1201,7 @@ fn libsvm_with_any_classes_and_any_width() {
         (vec![4], vec!["1".into(), "2".into(), "3".into()])
     );
     assert_eq!(rows(&data)[2], [1.0, 3.0, 0.0, 1.0]);
-    let width = "the number of features, 4, is the largest index in the clients' rows; say `width` where they are private";
+    let width = "the largest index in the clients' rows, 4, says how many features there are; say `width` where they are private";
     assert!(
         data.notes.iter().any(|note| note == width),
         "{:?}",
@@ -1211,7 +1211,7 @@ fn libsvm_with_any_classes_and_any_width() {
     case.write("c", b"1 4:2\n3 2:1\n");
     let data = case.data("{format: libsvm, train: a, test: c}", "");
     assert_eq!(data.task.input, [4]);
-    let more = "features, 3, is the largest index in the clients' rows; say `width` where they are private; test rows go up to 4, so there are 4 features, of which the last 1 are 0 in all rows of clients";
+    let more = "clients' rows, 3, says how many features there are; say `width` where they are private; but test rows go up to 4, so there are 4 features, of which the last 1 are 0 in all rows of clients";
     assert!(
         data.notes.iter().any(|note| note.ends_with(more)),
         "{:?}",

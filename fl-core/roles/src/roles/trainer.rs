@@ -89,7 +89,8 @@ pub enum Ability {
     ExampleGradients,
     /// [`Trainer::learns`]
     Loss(Loss),
-    /// [`Trainer::learns`], of the loss of its task's labels ([`TaskKind::loss`](crate::TaskKind::loss))
+    /// [`Trainer::learns`], of the loss of its task's labels
+    /// ([`TaskKind::loss`](crate::TaskKind::loss))
     TaskLoss,
     /// [`Trainer::fit`] to [`Target::Soft`]
     SoftTargets,

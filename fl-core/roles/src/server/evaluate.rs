@@ -189,7 +189,7 @@ impl RunState<'_> {
         let (faults, mut scored, mut lost) = (self.faults.clone(), Vec::new(), Vec::new());
         let withholds = self.ledger.accounts();
         ask(self.host, &mut |id, score| {
-            match score {
+            match score.and_then(|score| score.check().map(|()| score)) {
                 Ok(score) => scored.push((id, score)),
                 Err(error) if *faults.policy(&error, false) != Fault::Fail => {
                     lost.push((id, reason(&error, withholds)));
@@ -201,7 +201,7 @@ impl RunState<'_> {
         self.left_out(round, "evaluation", &lost)?;
         if let ([], [(id, why), ..]) = (&scored[..], &lost[..]) {
             bail!(Problem::NoAnswer(format!(
-                ": no client's model can be evaluated; client {id}: {why}"
+                ": no client can evaluate a model; client {id}: {why}"
             )));
         }
         Ok(scored)
@@ -479,7 +479,7 @@ fn plus(mut sum: Vec<Vec<u32>>, scored: &Evaluation) -> Vec<Vec<u32>> {
     sum.resize(scored.confusion.len(), vec![0; scored.confusion.len()]);
     for (sum, row) in sum.iter_mut().zip(&scored.confusion) {
         for (sum, count) in sum.iter_mut().zip(row) {
-            *sum += count;
+            *sum = sum.saturating_add(*count);
         }
     }
     sum

@@ -509,8 +509,8 @@ impl Server<'_> {
     }
 
     /// As [`Server::evaluate_clients`], of models that have the server's parameters in place of
-    /// theirs where these are `shared`; `head.weight` and `head.bias` are those of the last layer,
-    /// whatever that is called.
+    /// theirs where these are `shared`; `head.weight` and `head.bias` are those of the last layer:
+    /// the one called `head`, or the last of those with numbers.
     ///
     /// # Errors
     /// As [`Server::evaluate_clients`], or if a client's model lacks one of the parameters.

@@ -247,7 +247,13 @@ fn exact_files_of_runs_on_neighbouring_data_are_equal_where_noise_covers_the_row
         assert!(epsilon.is_f64(), "{name}: {answer}");
         for (what, rows) in &neighbours {
             fs::write(dir.join("2.csv"), rows).unwrap();
-            for (path, bytes) in run(what) {
+            let found = run(what);
+            assert!(
+                due.keys().eq(found.keys()),
+                "{name}, {what}: {:?}",
+                found.keys()
+            );
+            for (path, bytes) in found {
                 let text = String::from_utf8_lossy(&bytes);
                 let before = String::from_utf8_lossy(&due[&path]);
                 assert!(

@@ -288,9 +288,10 @@ class Pass:
     clip: float | None = None
     """Clips the gradient of a batch to this Euclidean norm."""
     feature_loss: Callable[[np.ndarray, np.ndarray, np.ndarray, Stream], tuple[float, np.ndarray]] | None = None
-    """A loss on features that the method adds, only for a trainer with `takes_feature_loss = True`. Call it for each mini-batch with its
-    features (`samples x features`), its target, the positions of its samples among those of `fit`, and a stream of the batch. It gives the addend to the loss, and its slope by each
-    feature: add both."""
+    """A loss on features that the method adds, only for a trainer with `takes_feature_loss = True`.
+    Call it for each mini-batch with its features (`samples x features`), its target, the positions
+    of its samples among those of `fit`, and a stream of the batch. It gives the addend to the loss,
+    and its slope by each feature: add both."""
 
     def batches(self, n: int, stream: Stream):
         """Positions of the mini-batches over `n` samples; every epoch has an order of its own."""

@@ -322,7 +322,9 @@ def _feature_loss(kind: str, host):
 
     def loss(features, target, rows, stream: Stream) -> tuple[float, np.ndarray]:
         text = json.dumps({"target": kind, "key": list(stream.key)})
-        sent = {"features": array_of("features", features), "target": np.ascontiguousarray(target, types.get(kind, np.float32)), "rows": np.ascontiguousarray(rows, np.uint32)}
+        target = np.ascontiguousarray(target, types.get(kind, np.float32))
+        rows = np.ascontiguousarray(rows, np.uint32)
+        sent = {"features": array_of("features", features), "target": target, "rows": rows}
         with generators.paused():
             error, _, found = host.ask(0, "feature_loss", bytes(32), text, [requests._sent(sent)], None)
         if error is not None:

@@ -155,7 +155,8 @@ class Model:
         their last layer: it gets `weight`, `bias`, `scores` and `target`, and gives `loss`, and the
         slopes `by-scores`, `weight` and `bias`. `feature_loss` is a loss on features: it gets the
         features (`samples x features`) and the target of a mini-batch, the positions of its samples
-        among `x`, and a stream. It gives the loss and its slope by each feature. A slot says which of the two it `needs`.
+        among `x`, and a stream. It gives the loss and its slope by each feature. A slot says which
+        of the two it `needs`.
         """
         if training is not None:
             if epochs is not None or steps is not None or clip is not None:

@@ -34,7 +34,7 @@ import difflib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Annotated, Any, Literal, TypeAlias, TypeVar, cast
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar, cast, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -49,13 +49,16 @@ Arrays: TypeAlias = Mapping[str, Array]
 T = TypeVar("T")
 Part = Any
 Role = Literal["trainer", "generator", "aggregator", "selector", "privacy", "attack"]
-Ability = Literal["parameters", "example-gradients", "features", "input-gradient", "equal-steps", "auxiliary-loss", "feature-loss", "scaled-rate", "task-loss", "soft-targets"]
+Ability = Literal[
+    "parameters", "example-gradients", "features", "input-gradient", "equal-steps", "auxiliary-loss",
+    "feature-loss", "scaled-rate", "task-loss", "soft-targets",
+]  # fmt: skip
 LossName = Literal["cross-entropy", "mae", "mse", "huber", "norm", "kl"]
 TargetKind = Literal["classes", "multi-label", "pixels", "soft", "scores"]
 
 _OF_SETTINGS = ("times", "rows", "public", "partly", "trains", "held_out", "draws", "releases_steps")
 _OPTIONAL = {"selector", "privacy", "attack"}
-_ABILITIES = {"parameters": "Parameters", "example-gradients": "ExampleGradients", "features": "Features", "input-gradient": "InputGradient", "equal-steps": "EqualSteps", "auxiliary-loss": "AuxiliaryLoss", "feature-loss": "FeatureLoss", "scaled-rate": "ScaledRate", "task-loss": "TaskLoss", "soft-targets": "SoftTargets"}
+_ABILITIES = {name: name.title().replace("-", "") for name in get_args(Ability)}
 _LOSSES = {"cross-entropy": "CrossEntropy", "mae": "Mae", "mse": "Mse", "norm": "Norm"}
 
 
