@@ -22,7 +22,7 @@ pub use minimise::{Search, SearchResult, Tell};
 pub use on_runs::{
     AttackResult, AttackRun, ClientResult, GeneratorFound, GeneratorOptions, GradientFound,
     GradientOptions, InversionOptions, InversionResult, Labels, MembershipFound, MembershipOptions,
-    ModelResult, NearestPrivate, Progress, RecoveredImages, SlopesOptions, Stopped,
+    ModelResult, NearestPrivate, Overrides, Progress, RecoveredImages, SlopesOptions, Stopped,
     SubstituteFound, SubstituteOptions, attack_answers, attack_generator, attack_gradient,
     attack_membership, attack_models, attack_slopes,
 };

@@ -1,7 +1,7 @@
 //! What a client's update gives away of the examples that it was made of.
 
 use super::search::{draw, drawable, searching, spec_of, watched};
-use super::{AttackRun, usage, weight};
+use super::{AttackRun, Overrides, usage, weight};
 use crate::{Likeness, ObservedUpdate, class_means, labels, likeness, ranges, read_off, search};
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
@@ -47,9 +47,9 @@ pub struct GradientOptions {
     /// The spec, or the folder of a run. As much of it is run as the attacker needs to see.
     #[arg(value_name = "SPEC")]
     pub spec: PathBuf,
-    /// Change a value of the spec: `--set protocol.rounds=5`. May be given several times.
-    #[arg(long = "set", value_name = "PATH=VALUE")]
-    pub set: Vec<String>,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub set: Overrides,
     /// The client whose update is attacked.
     #[arg(long, value_name = "ID", default_value_t = 0)]
     pub client: ClientId,

@@ -15,6 +15,7 @@ pub use membership::{AttackResult, MembershipFound, MembershipOptions, attack_me
 pub use slopes::{ClientResult, SlopesOptions, attack_slopes};
 pub use substitute::{ModelResult, SubstituteFound, SubstituteOptions, attack_answers};
 
+use clap::Args;
 use fl_engine::NotRun;
 use fl_registry::Catalogue;
 use std::fmt::Display;
@@ -33,6 +34,14 @@ pub struct AttackRun<'a> {
     pub seed: u64,
     /// Shows a search or a series of runs of so many steps.
     pub progress: &'a dyn Fn(u64) -> Arc<dyn Progress>,
+}
+
+/// Changes to the spec that an attack runs.
+#[derive(Args, Clone, Debug)]
+pub struct Overrides {
+    /// Change a value of the spec: `--set protocol.rounds=5`. May be given several times.
+    #[arg(long = "set", value_name = "PATH=VALUE")]
+    pub set: Vec<String>,
 }
 
 /// How far something is.

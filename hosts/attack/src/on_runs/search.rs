@@ -1,6 +1,6 @@
 //! How attacks run specs, and search.
 
-use super::{AttackRun, Stopped, usage};
+use super::{AttackRun, Overrides, Stopped, usage};
 use crate::{Search, Tell};
 use anyhow::{Context, Result};
 use fl_core::Samples;
@@ -46,17 +46,17 @@ pub(super) fn draw(
     fl_files::write(path, &fl_sim::picture(&all, Some(columns))?)
 }
 
-/// The spec in a file, or that of a run in a folder.
+/// The spec in a file, or that of a run in a folder, with these changes.
 pub(super) fn spec_of(
     path: &Path,
-    set: &[String],
+    changes: &Overrides,
     catalogue: &Catalogue,
 ) -> Result<Spec<DataSpec>> {
     let file = match path.is_dir() {
         true => path.join("spec.yaml"),
         false => path.into(),
     };
-    let spec = fl_engine::read(&fl_engine::parse(&file)?.set(set), catalogue)?;
+    let spec = fl_engine::read(&fl_engine::parse(&file)?.set(&changes.set), catalogue)?;
     match spec.data.split() {
         Split::Own => Err(usage(
             "the clients of this spec own their data, so this machine cannot run them",

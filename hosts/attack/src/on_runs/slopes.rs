@@ -2,7 +2,7 @@
 
 use super::inversion::beside;
 use super::search::{draw, drawable, searching, spec_of, watched};
-use super::{AttackRun, usage, weight};
+use super::{AttackRun, Overrides, usage, weight};
 use crate::{
     ANSWER, InputValues, Likeness, MaliciousServer, SLOPES, SearchResult, class_means, likeness,
     moved, ranges,
@@ -54,9 +54,9 @@ pub struct SlopesOptions {
     /// and led by the attacker.
     #[arg(value_name = "SPEC")]
     pub spec: PathBuf,
-    /// Change a value of the spec: `--set protocol.rounds=5`. May be given several times.
-    #[arg(long = "set", value_name = "PATH=VALUE")]
-    pub set: Vec<String>,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub set: Overrides,
     /// Steps of the search; each asks every client twice.
     #[arg(long, value_name = "N", default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub steps: u32,

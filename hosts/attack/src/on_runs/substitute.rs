@@ -2,7 +2,7 @@
 
 use super::inversion::{InversionOptions, InversionResult, classes, invertible};
 use super::search::{drawable, searching, spec_of, watched};
-use super::{AttackRun, usage};
+use super::{AttackRun, Overrides, usage};
 use crate::{
     EavesdroppingServer, ObservedAnswers, agreement, ideal, imitate, ranges, teaches, turns,
 };
@@ -39,9 +39,9 @@ pub struct SubstituteOptions {
     /// The spec of a distillation, or the folder of a run of one. It is run to its end.
     #[arg(value_name = "SPEC")]
     pub spec: PathBuf,
-    /// Change a value of the spec: `--set protocol.rounds=5`. May be given several times.
-    #[arg(long = "set", value_name = "PATH=VALUE")]
-    pub set: Vec<String>,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub set: Overrides,
     /// Whose answers are learnt.
     #[arg(long, value_name = "ID", default_value_t = 0)]
     pub client: ClientId,
