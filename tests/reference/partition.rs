@@ -4,6 +4,7 @@ use crate::replay::{Inputs, Op};
 use anyhow::{Result, ensure};
 use fl_data::partition::*;
 use fl_data::published;
+use fl_data::split::open_proportions;
 use ndarray::Array2;
 use serde_json::{Value, json};
 
@@ -17,15 +18,8 @@ pub const OPS: &[Op] = &[
         let mut got = dealt(i, |sizes, proportions| {
             let (all, clients) = (sizes.iter().sum::<usize>(), proportions[0].len());
             cumulative_counts(sizes, clients, |class, owned| {
-                let mut p = proportions[class].clone();
-                if balance {
-                    let full = |owned: usize| owned as f64 >= all as f64 / clients as f64;
-                    let open = p.iter_mut().zip(owned);
-                    open.filter(|(_, owned)| full(**owned))
-                        .for_each(|(p, _)| *p = 0.0);
-                    let sum: f64 = p.iter().sum();
-                    p.iter_mut().for_each(|p| *p /= sum);
-                }
+                let logs: Vec<f64> = proportions[class].iter().map(|p| libm::log(*p)).collect();
+                let p = open_proportions(&logs, owned, all, balance);
                 used.push(p.clone());
                 Ok(p)
             })

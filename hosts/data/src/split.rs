@@ -443,12 +443,21 @@ fn drawn_counts(
             ))
         }
         Reading::Balanced | Reading::Plain => cumulative_counts(sizes, clients, |class, owned| {
-            // `owned < n / clients` in whole numbers; as some client is below its share while
-            // samples are left, only a class without samples can find all clients closed
-            let open = |k: usize| *reading == Reading::Plain || owned[k] * clients < n;
-            Ok(proportions(&logs[class], open).unwrap_or_else(|| vec![0.0; clients]))
+            let balanced = *reading == Reading::Balanced;
+            Ok(open_proportions(&logs[class], owned, n, balanced))
         }),
     }
+}
+
+/// The proportions of one class over the clients, from the logarithms of Gamma draws. With
+/// `balanced`, a client that owns its equal share of all `n` samples gets none (FedKT, FedDF);
+/// `owned` is how many each client has so far.
+pub fn open_proportions(logs: &[f64], owned: &[usize], n: usize, balanced: bool) -> Vec<f64> {
+    let clients = logs.len();
+    // `owned < n / clients` in whole numbers; as some client is below its share while samples are
+    // left, only a class without samples can find all clients closed
+    let open = |k: usize| !balanced || owned[k] * clients < n;
+    proportions(logs, open).unwrap_or_else(|| vec![0.0; clients])
 }
 
 /// Dirichlet proportions from the logarithms of Gamma draws, over the clients that are `open`;
