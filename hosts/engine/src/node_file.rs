@@ -71,6 +71,19 @@ impl NodeFile {
         })
     }
 
+    /// Checks that a run of so many clients has the one whose data these are.
+    ///
+    /// # Errors
+    /// If there is no such client.
+    pub fn check_client(&self, clients: usize) -> anyhow::Result<()> {
+        ensure!(
+            (self.client as usize) < clients,
+            "it is of client {}, and the spec has {clients} clients, from 0; correct `client`",
+            self.client
+        );
+        Ok(())
+    }
+
     /// Its own examples, and those that it tests with, if the spec says so; the error says why they
     /// do not fit what the spec is about. If an accountant works for the run (`accounts`), none of
     /// them may be public.
@@ -82,6 +95,7 @@ impl NodeFile {
         accounts: bool,
     ) -> anyhow::Result<(Examples, Option<Examples>)> {
         let (stream, spec) = (prepare::data_stream(spec), &spec.data);
+        self.check_client(spec.clients())?;
         let mut data = self.data.clone();
         let in_files = spec.tests_in_files();
         let use_of = match in_files {

@@ -95,10 +95,8 @@ pub(crate) fn ready(placement: Placement, clients: usize) -> anyhow::Result<Read
         for path in files {
             let file = NodeFile::read(path)?;
             let (id, here) = (file.client, path.display());
-            ensure!(
-                (id as usize) < clients,
-                "{here} is of client {id}, and the spec has {clients} clients, from 0"
-            );
+            file.check_client(clients)
+                .with_context(|| here.to_string())?;
             if let Some((_, other)) = nodes.insert(id, (file.home, path.clone())) {
                 bail!("{} and {here} are both of client {id}", other.display());
             }

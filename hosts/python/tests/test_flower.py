@@ -426,6 +426,10 @@ parts: {{ model: {{ use: linear, lr: 0.1 }}, aggregator: {{ use: mean }} }}
     nodes = [remote.Node("own.yaml", home="unused", own=f"n{k}.yaml") for k in range(2)]
     assert [node.clients for node in nodes] == [[0], [1]] and not (tmp_path / "unused").exists()
     there = remote.lead("own.yaml", Here(*nodes), clients=range(2), window=2, quiet=True)
+    (tmp_path / "n2.yaml").write_text((tmp_path / "n1.yaml").read_text().replace("client: 1", "client: 2"))
+    beyond = remote.Node("own.yaml", home="unused", own="n2.yaml")
+    with pytest.raises(fl.RunError, match="its own data do not fit the spec"):
+        remote.lead("own.yaml", Here(beyond), clients=[2], quiet=True)
     [shutil.rmtree(f"kept-{k}") for k in range(2)]
     args = ["run", "own.yaml", "--node", "n0.yaml", "--node", "n1.yaml", "--json", "--quiet"]
     done = subprocess.run([sys.executable, "-m", "fl", *args], capture_output=True, text=True)

@@ -177,7 +177,9 @@ fn data_that_do_not_fit_are_found_before_anything_is_asked() {
     write(&dir.join("1"), 3, &set, "");
     let (_, error) = fails(dir, &own(&nodes, &[]));
     assert!(
-        error.contains("is of client 3, and the spec has 3"),
+        error.contains(
+            "1/node.yaml: it is of client 3, and the spec has 3 clients, from 0; correct `client`"
+        ),
         "{error}"
     );
     let (_, error) = fails(dir, &own(&nodes[..1], &[]));
