@@ -18,6 +18,15 @@ const BATCH: usize = 256;
 /// The most inputs that principal components are found for: the time grows with the third power.
 const MOST: usize = 1024;
 
+/// The most numbers of the map: 1 GiB of them.
+const MOST_WEIGHTS: usize = 1 << 27;
+
+/// The most numbers of the features of all rows: 8 GiB of them.
+const MOST_FEATURES: usize = 1 << 31;
+
+/// The most inputs that are read at a time, unless a row has more: 128 MiB of them.
+const MOST_READ: usize = 1 << 24;
+
 /// An eigenvalue below this part of the largest is rounding.
 const LEAST: f64 = 1e-9;
 
@@ -85,7 +94,8 @@ impl Features {
     /// What is to be learnt of rows that were for this.
     ///
     /// # Errors
-    /// If outputs belong to places of the inputs, or there are less inputs than components.
+    /// If outputs belong to places of the inputs, there are less inputs than components, or the map
+    /// would be too large.
     pub(crate) fn task(&self, of: &Task) -> Result<Task> {
         if let TaskKind::Pixels { .. } | TaskKind::Image { .. } = of.kind {
             bail!("features have no pixels to predict; leave it out");
@@ -97,6 +107,13 @@ impl Features {
                 "{width} components of {inputs} inputs; there are at most as many as inputs, and at most {MOST} inputs are possible: take less, or `random-fourier`"
             );
         }
+        let weights = width.saturating_mul(inputs);
+        ensure!(
+            weights <= MOST_WEIGHTS,
+            "{width} features of {inputs} inputs would take {}, and at most {} are possible; take a smaller `width`",
+            gigabytes(weights, size_of::<f64>()),
+            gigabytes(MOST_WEIGHTS, size_of::<f64>())
+        );
         Ok(Task {
             input: vec![width],
             kind: of.kind,
@@ -203,6 +220,11 @@ impl PrincipalComponents {
     }
 }
 
+/// How much so many numbers take, in GB.
+fn gigabytes(numbers: usize, each: usize) -> String {
+    format!("{:.1} GB", numbers as f64 * each as f64 / 1e9)
+}
+
 /// The values of these rows, `positions x inputs`.
 fn values(of: &Samples, positions: &[usize]) -> Array2<f64> {
     let mut rows = Array2::<f32>::zeros((positions.len(), of.width()));
@@ -249,11 +271,26 @@ impl FeatureMap {
     /// share, and rows keep their ids. Rows that no view shows become 0.
     ///
     /// # Errors
-    /// If they have another number of inputs.
+    /// If they have another number of inputs, or the features of all would be too large.
     pub fn apply(&self, mut views: Vec<&mut Samples>) -> Result<()> {
+        let mut sets: Vec<&Arc<Inputs>> = Vec::new();
+        for view in &views {
+            if !sets.iter().any(|set| Arc::ptr_eq(set, view.inputs())) {
+                sets.push(view.inputs());
+            }
+        }
+        let rows: usize = sets.iter().map(|set| set.len()).sum();
+        let width = self.weights.ncols();
+        let all = rows.saturating_mul(width);
+        ensure!(
+            all <= MOST_FEATURES,
+            "`features`: {width} features of {rows} rows would take {}, and at most {} are possible; take a smaller `width`, or fewer rows",
+            gigabytes(all, size_of::<f32>()),
+            gigabytes(MOST_FEATURES, size_of::<f32>())
+        );
         while let Some(first) = views.first() {
             let old = first.inputs().clone();
-            let (inputs, width) = (self.weights.nrows(), self.weights.ncols());
+            let inputs = self.weights.nrows();
             ensure!(
                 old.width() == inputs,
                 "rows have {} inputs, and the features are of {inputs}",
@@ -271,7 +308,8 @@ impl FeatureMap {
             shown.dedup();
             let all = Samples::all(old);
             let mut new = Array2::<f32>::zeros((all.len(), width));
-            for batch in shown.chunks(BATCH) {
+            let batch = (MOST_READ / inputs.max(1)).clamp(1, BATCH);
+            for batch in shown.chunks(batch) {
                 let features = self.of(&values(&all, batch).view());
                 for (row, features) in batch.iter().zip(features.rows()) {
                     new.slice_mut(s![*row, ..]).assign(&features);
@@ -290,9 +328,10 @@ impl FeatureMap {
 
 /// Puts features in the place of the inputs of all rows of a run.
 pub(crate) fn put(all: &mut Assembled, how: &Features) -> Result<()> {
+    let task = how.task(&all.task)?;
     let public = all.public.as_ref().map(|public| &public.samples);
     let map = how.map(all.task.width(), public)?;
-    all.task = how.task(&all.task)?;
+    all.task = task;
     let own = all.clients.iter_mut().chain(&mut all.client_validation);
     let own = own.chain(&mut all.client_tests);
     let own = own.chain([&mut all.test]).chain(&mut all.validation);

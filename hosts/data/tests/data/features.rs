@@ -179,6 +179,14 @@ fn features_that_cannot_be_are_refused() {
             format!("{{{set}, features: {{random-fourier: {{width: 0}}}}}}"),
             "width",
         ),
+        (
+            "{set: {blobs: {features: 4000, train: 60, test: 20}}, features: {random-relu: {width: 65536}}}".into(),
+            "65536 features of 4000 inputs would take 2.1 GB, and at most 1.1 GB are possible; take a smaller `width`",
+        ),
+        (
+            "{set: {blobs: {features: 2, train: 40000, test: 10}}, features: {random-fourier: {width: 65536}}}".into(),
+            "65536 features of 40010 rows would take 10.5 GB, and at most 8.6 GB are possible; take a smaller `width`",
+        ),
     ] {
         let error = made(here, &spec, 1).unwrap_err();
         assert!(error.contains(part), "{error}");
