@@ -75,10 +75,28 @@ pub struct Assembled {
     pub normalise: Option<Normalise>,
     /// What the inputs were put through after that, if the spec has `features`.
     pub features: Option<FeatureMap>,
+    /// The test and the public rows before these features.
+    pub(crate) plain: Option<[RowSet; 2]>,
     /// What the runs released that made some of these rows from clients' rows.
     pub inherited: Vec<PrivacyEvent>,
     /// A row that two clients have. A guarantee for one example assumes that it is one client's.
     pub twice: Option<String>,
+}
+
+impl Assembled {
+    /// How many of these rows are test rows, and how many of them are public. Features do not
+    /// matter, by which different rows may become the same: `rows` are without.
+    pub fn shared_rows(&self, rows: &Samples) -> [usize; 2] {
+        let now = || self.row_sets();
+        let sets = self.plain.clone().unwrap_or_else(now);
+        sets.map(|set| set.count(hashes(rows)))
+    }
+
+    /// The test and the public rows, as they are now.
+    pub(crate) fn row_sets(&self) -> [RowSet; 2] {
+        let public = self.public.as_ref().map(|public| &public.samples);
+        [Some(&self.test.samples), public].map(|rows| RowSet::of(rows.into_iter().flat_map(hashes)))
+    }
 }
 
 /// The hashes of rows as they were decoded.
@@ -366,6 +384,7 @@ fn assemble(spec: &DataSpec, dir: &Path, stream: &Stream, identify: bool) -> Res
         identity,
         normalise,
         features: None,
+        plain: None,
         inherited: Vec::new(),
         twice: twice.filter(|_| matches!(spec.split(), Split::ByFile | Split::ByUser)),
     };

@@ -331,6 +331,7 @@ pub(crate) fn put(all: &mut Assembled, how: &Features) -> Result<()> {
     let task = how.task(&all.task)?;
     let public = all.public.as_ref().map(|public| &public.samples);
     let map = how.map(all.task.width(), public)?;
+    all.plain = Some(all.row_sets());
     all.task = task;
     let own = all.clients.iter_mut().chain(&mut all.client_validation);
     let own = own.chain(&mut all.client_tests);

@@ -89,6 +89,7 @@ pub fn shared_rows(rows: &Samples, others: &Samples) -> usize {
 }
 
 /// Rows by their hashes, in order.
+#[derive(Clone, Debug)]
 pub(crate) struct RowSet(Vec<u64>);
 
 impl RowSet {

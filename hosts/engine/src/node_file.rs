@@ -114,6 +114,11 @@ impl NodeFile {
                 *rows = how.of(rows)?;
             }
         }
+        // before features, by which different rows may become the same
+        let [tested, open] = due.shared_rows(&all.samples);
+        let again = (tests.as_ref().filter(|_| in_files)).map_or(0, |tests| {
+            fl_data::shared_rows(&tests.samples, &own.samples)
+        });
         if let Some(features) = &due.features {
             let views = [&mut all, &mut own].into_iter().chain(&mut tests);
             features.apply(views.map(|view| &mut view.samples).collect())?;
@@ -152,24 +157,17 @@ impl NodeFile {
             !accounts || spec.undersampled.is_none(),
             "the frequencies that `undersampled` keeps depend on a row's place in its file, so no guarantee could hold for a row"
         );
-        let tested = fl_data::shared_rows(&all.samples, &due.test.samples);
         let test_rows = (tested > 0).then(|| {
             let rows = all.len();
             format!("{tested} of {rows} rows are test rows of the spec too")
-        });
-        let of_its_own = tests.as_ref().filter(|_| in_files);
-        let again = of_its_own.map_or(0, |tests| {
-            fl_data::shared_rows(&tests.samples, &own.samples)
         });
         let again = (again > 0).then(|| format!("{again} of its test rows are training rows too"));
         let notes = set.notes.iter().chain(&set.hidden_notes);
         for note in notes.chain(&test_rows).chain(&again) {
             log::info!("note: data of client {}: {note}", self.client);
         }
-        let public = due.public.iter().map(|public| &public.samples);
-        let shared = public.map(|public| fl_data::shared_rows(&all.samples, public));
         ensure!(
-            !accounts || tested + shared.sum::<usize>() == 0,
+            !accounts || tested + open == 0,
             "a row of its own is among the public or test rows of the spec, so no guarantee could hold for it"
         );
         Ok((own, tests))

@@ -1,8 +1,9 @@
 use fl_core::settings::read_yaml;
-use fl_core::{Examples, Samples, Stream};
+use fl_core::{Examples, Inputs, Samples, Stream};
 use fl_data::{Assembled, DataSpec, build};
 use std::f64::consts::PI;
 use std::path::Path;
+use std::sync::Arc;
 
 fn made(folder: &Path, yaml: &str, seed: u64) -> Result<Assembled, String> {
     let mut spec = read_yaml::<DataSpec>(yaml).map_err(|error| error.to_string())?;
@@ -160,6 +161,43 @@ fn close_principal_components_are_those_of_numpy_on_public_rows() {
         error.contains("the 2 public samples have 1 components"),
         "{error}"
     );
+}
+
+#[test]
+fn rows_are_the_same_before_features_and_not_by_them() {
+    let d = tempfile::tempdir().unwrap();
+    let write = |name: &str, rows: &str| {
+        std::fs::write(d.path().join(name), format!("a,b,y\n{rows}")).unwrap();
+    };
+    write("own.csv", "9,8,no\n7,6,yes\n");
+    write("test.csv", "3,4,no\n5,6,yes\n");
+    write("public.csv", "1,0,no\n2,0,yes\n4,0,no\n");
+    let files = |train: &str, more: &str| {
+        format!(
+            "{{files: {{format: csv, train: {train}{more}, label: y, classes: [no, yes], columns: {{a: number, b: number}}}}}}"
+        )
+    };
+    let (own, open) = (
+        files("own.csv", ", test: test.csv"),
+        files("public.csv", ""),
+    );
+    let spec = format!(
+        "{{set: {own}, clients: 1, split: iid, normalise: {{mean: [0, 0], std: [1, 1]}}, public: {{from: {{set: {open}}}}}, features: {{principal-components: {{width: 1}}}}}}"
+    );
+    let made = made(d.path(), &spec, 1).unwrap();
+    // the component is `a`: only the second row is public, and only the last is a test row
+    let data = vec![1.0, 5.0, 2.0, 0.0, 3.0, 0.0, 5.0, 6.0];
+    let shape = vec![2];
+    let mut rows = Samples::all(Arc::new(Inputs::Dense { shape, data }));
+    assert_eq!(made.shared_rows(&rows), [1, 1]);
+    made.features
+        .as_ref()
+        .unwrap()
+        .apply(vec![&mut rows])
+        .unwrap();
+    let public = &made.public.as_ref().unwrap().samples;
+    let same = [&made.test.samples, public].map(|of| fl_data::shared_rows(&rows, of));
+    assert_eq!(same, [2, 2]);
 }
 
 #[test]
