@@ -9,6 +9,7 @@ use fl_core::settings::above;
 use fl_core::{Inputs, Samples, Stream, Task, TaskKind};
 use fl_linalg::symmetric_eigen;
 use ndarray::{Array1, Array2, ArrayView2, Axis, s};
+use sha2::{Digest, Sha256};
 use std::f64::consts::TAU;
 use std::sync::Arc;
 
@@ -252,6 +253,20 @@ pub struct FeatureMap {
 }
 
 impl FeatureMap {
+    /// The SHA-256 of its numbers, in hexadecimal, if public samples decide them; `None` if the
+    /// settings do.
+    pub fn hash(&self) -> Option<String> {
+        let Last::Nothing = self.last else {
+            return None;
+        };
+        let mut hash = Sha256::new();
+        for number in self.centre.iter().chain(&self.weights) {
+            hash.update(number.to_le_bytes());
+        }
+        let hash: [u8; 32] = hash.finalize().into();
+        Some(fl_core::hex(&hash))
+    }
+
     /// The features of these rows, `rows x features`.
     fn of(&self, rows: &ArrayView2<'_, f64>) -> Array2<f32> {
         let mut all = product((rows - &self.centre).view(), self.weights.view());

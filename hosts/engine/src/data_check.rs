@@ -10,7 +10,7 @@ use fl_core::{
     Examples, ExchangeSpec, InitialModel, LabelScale, Labels, Parts, Protocol, Role, Task,
     TaskKind, Trainer, first_names,
 };
-use fl_data::{Assembled, DataSpec, Split};
+use fl_data::{Assembled, DataSpec, FeatureMap, Split};
 use fl_data_kit::column_match::{is_input, told_apart};
 use fl_registry::{DataSection as _, Document, Mistakes, Spec, any_make};
 use fl_sim::Manifest;
@@ -147,6 +147,9 @@ struct Meaning {
     /// What the inputs are put through after that.
     #[serde(default)]
     features: Option<serde_json::Value>,
+    /// The hash of these features, if public samples decide them.
+    #[serde(default)]
+    components: Option<String>,
     /// The scale of each number to predict.
     #[serde(default)]
     label: Vec<LabelScale>,
@@ -181,6 +184,7 @@ impl Meaning {
             scale: (data.normalise.as_ref()).map(|of| (of.mean.clone(), of.std.clone())),
             features: (spec.data.features.as_ref())
                 .and_then(|how| serde_json::to_value(how.write()).ok()),
+            components: data.features.as_ref().and_then(FeatureMap::hash),
             label: match &**data.test.labels() {
                 Labels::Numbers(of) => of.scales().to_vec(),
                 _ => Vec::new(),
@@ -249,6 +253,22 @@ impl Meaning {
             };
             let advice = "write the `data.features` of the model into this spec";
             return Some([told(&kept.features), told(&self.features), advice.into()]);
+        }
+        if self.components != kept.components {
+            let told = |of: &Option<String>| match of {
+                Some(hash) => {
+                    let first = hash.get(..12).unwrap_or(hash);
+                    format!("principal components with the SHA-256 {first}..")
+                }
+                None => "principal components that are not known".into(),
+            };
+            let advice =
+                "give this run the public samples of the model, which decide the components";
+            return Some([
+                told(&kept.components),
+                told(&self.components),
+                advice.into(),
+            ]);
         }
         if self.label != kept.label {
             let told = |of: &[LabelScale]| {

@@ -214,6 +214,25 @@ fn a_kept_model_of_another_scale_or_order_of_numbers_is_refused_by_a_check() {
         assert!(code == 2 && flat(&said).contains(due), "{said}");
     }
     out(dir, &["check", &spec("same", scaled, again)]);
+    // principal components are those of the public samples
+    let of = |share: f64| {
+        format!(
+            "{scaled}, public: {{ from: {{ share: {share} }} }}, features: {{ principal-components: {{ width: 2 }} }}"
+        )
+    };
+    let first = spec("components", &of(0.3), "fresh: true");
+    out(dir, &["run", &first, "--out", "components"]);
+    let again = "initial: components/models/model";
+    out(dir, &["check", &spec("same", &of(0.3), again)]);
+    let (code, said) = fails(dir, &["check", &spec("other", &of(0.4), again)]);
+    let said = flat(&said);
+    assert!(
+        code == 2
+            && said
+                .contains("components/models/model is for principal components with the SHA-256 ")
+            && said.contains("give this run the public samples of the model"),
+        "{said}"
+    );
 }
 
 /// DP-SGD on clients of 40 and 10 rows.
