@@ -77,9 +77,10 @@ class KeptModel:
 
     def predict(self, rows) -> np.ndarray:
         """The scores of rows (logits), `rows x outputs`. `rows` is an array, scaled here as
-        `normalise` of the spec says (pictures of bytes as the run's own), with the channels of
-        pictures where the run's rows have them or in front, or, of a run on a table, a frame with
-        its columns; labels need not be there."""
+        `normalise` of the spec says (pictures of bytes as the run's own) and put through its
+        `features`, which takes the data of the run, with the channels of pictures where the run's
+        rows have them or in front, or, of a run on a table, a frame with its columns; labels need
+        not be there."""
         native, _ = self._native()
         if _data._is_frame(rows):
             return self._of_frame(rows)

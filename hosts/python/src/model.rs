@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 use fl_core::regular_file::{MOST_BINARY, read_regular};
 use fl_core::settings::{Value, read_value};
 use fl_core::{BuildContext, Inputs, Samples, Stream, Task, Trainer};
-use fl_data::DataSpec;
+use fl_data::{DataSpec, FeatureMap};
 use fl_data_kit::{Normalise, SetSpec};
 use fl_engine::NotRun;
 use fl_registry::{DataSection, Spec};
@@ -14,18 +14,24 @@ use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-/// A model of a run that is over, and how its inputs are scaled.
+/// A model of a run that is over, and what is done to its inputs.
 #[pyclass(frozen)]
 pub struct Model {
     trainer: Mutex<Box<dyn Trainer>>,
     task: Task,
+    /// Shape of one row before `features`.
+    shape: Vec<usize>,
     scale: Option<Normalise>,
     /// Scales bytes where the spec does not.
     of_set: Option<Normalise>,
     /// Which side of an image is its channels, if the spec says so.
     channels: Option<String>,
+    /// If the spec has `features`: the folder of the run and the data directory, from which they
+    /// are made when the first rows come.
+    data: Option<(PathBuf, PathBuf)>,
+    features: OnceLock<FeatureMap>,
 }
 
 /// The spec of a run folder, with these overrides.
@@ -60,8 +66,11 @@ fn made(folder: &Path, name: &str, data_dir: &Path) -> Result<(Model, Option<Py<
     let statistics = of("set")
         .and_then(set)
         .and_then(|set| set.facts().statistics);
+    let own = spec.data.set.task().map(|own| own.input);
+    let featured = spec.data.features.is_some();
     let model = Model {
         trainer: Mutex::new(trainer),
+        shape: own.unwrap_or_else(|| task.input.clone()),
         task,
         scale,
         of_set: statistics.map(|(mean, std)| Normalise {
@@ -69,6 +78,8 @@ fn made(folder: &Path, name: &str, data_dir: &Path) -> Result<(Model, Option<Py<
             std: std.to_vec(),
         }),
         channels: channels.map(String::from),
+        data: featured.then(|| (folder.into(), data_dir.into())),
+        features: OnceLock::new(),
     };
     Ok((model, part))
 }
@@ -115,8 +126,8 @@ impl Model {
         let [rows, height, width, channels] = shape[..] else {
             return rows_of(shape, of);
         };
-        let plain = self.task.input == shape[1..] && self.channels.as_deref() != Some("last");
-        let last = self.task.input == [channels, height, width] && !plain;
+        let plain = self.shape == shape[1..] && self.channels.as_deref() != Some("last");
+        let last = self.shape == [channels, height, width] && !plain;
         match last && shape.iter().all(|side| *side > 0) {
             true => rows_of(
                 &[rows, channels, height, width],
@@ -126,17 +137,41 @@ impl Model {
         }
     }
 
+    /// Puts rows that are scaled through the features of the run, if it has any.
+    fn featured(&self, mut samples: Samples) -> Result<Samples> {
+        let Some((folder, data_dir)) = &self.data else {
+            return Ok(samples);
+        };
+        fits(&samples, &self.shape)?;
+        let features = match self.features.get() {
+            Some(features) => features,
+            None => {
+                let data = fl_engine::data(&spec_of(folder, &[])?, data_dir);
+                let data = data.context("`data.features` are made from the data of the run")?;
+                let made = data.features.context("the data have no features")?;
+                self.features.get_or_init(|| made)
+            }
+        };
+        features.apply(vec![&mut samples])?;
+        Ok(samples)
+    }
+
     fn scores(&self, samples: &Samples) -> Result<(Vec<usize>, Vec<f32>)> {
-        ensure!(
-            samples.shape() == self.task.input,
-            "rows of shape {:?}, and the model takes {:?}",
-            samples.shape(),
-            self.task.input
-        );
+        fits(samples, &self.task.input)?;
         let mut trainer = self.trainer.lock().unwrap_or_else(PoisonError::into_inner);
         let scores = trainer.predict(samples)?;
         Ok((scores.shape().to_vec(), scores.iter().copied().collect()))
     }
+}
+
+/// Checks that rows have this shape.
+fn fits(rows: &Samples, due: &[usize]) -> Result<()> {
+    let found = rows.shape();
+    ensure!(
+        found == due,
+        "rows of shape {found:?}, and the model takes {due:?}"
+    );
+    Ok(())
 }
 
 fn failed(error: &anyhow::Error) -> PyErr {
@@ -172,8 +207,8 @@ impl Model {
         Some(named.collect())
     }
 
-    /// Scores of rows, `rows x outputs`, which it scales as the run scaled its own. `array` is of
-    /// floats or bytes, in row order.
+    /// Scores of rows, `rows x outputs`, which it scales and puts through features as the run did
+    /// its own. `array` is of floats or bytes, in row order.
     fn predict(&self, py: Python<'_>, array: &Bound<'_, PyAny>) -> PyResult<Buffer> {
         let (shape, numbers) = match PyBuffer::<u8>::get(array) {
             Ok(bytes) => (bytes.shape().to_vec(), Numbers::Bytes(bytes.to_vec(py)?)),
@@ -196,7 +231,7 @@ impl Model {
             if let Some(scale) = self.scale.as_ref().or(of_set) {
                 scale.apply(&mut inputs);
             }
-            self.scores(&Samples::all(Arc::new(inputs)))
+            self.scores(&self.featured(Samples::all(Arc::new(inputs)))?)
         });
         let (shape, scores) = scored.map_err(|error| failed(&error))?;
         Ok(Buffer::owner(&shape, scores))

@@ -44,6 +44,32 @@ def test_rows_are_scaled_as_the_run_scaled_its_own():
     assert accuracy(seen.model().predict(np.moveaxis(pictures, 3, 1)), light) == seen.metrics["accuracy"]
 
 
+def test_rows_are_put_through_the_features_of_the_run():
+    inputs, labels = rows(50, 9)
+    # as many features as inputs, so the shapes do not tell them apart
+    scale = {"normalise": {"mean": [1.0, 1, 1, 1], "std": [2.0, 2, 2, 2]}}
+    for data in ({"features": {"random-relu": {"width": 4}}}, {**scale, "features": {"random-fourier": {"width": 4, "scale": 2.0}}}):
+        results = run({"train": clients(), "test": (inputs, labels)}, {**SPEC, "data": data})
+        model = results.model()
+        scores = model.predict(inputs)
+        assert accuracy(scores, labels) == results.metrics["accuracy"]
+        np.testing.assert_allclose(scores[:7], model.predict(inputs[:7]), rtol=1e-5, atol=1e-6)
+        # the arrays are those of a linear model of the features, not of the inputs
+        weight = next(value for value in model.arrays().values() if value.ndim == 2)
+        bias = next(value for value in model.arrays().values() if value.ndim == 1)
+        by_hand = inputs @ (weight if weight.shape[0] == 4 else weight.T) + bias
+        assert np.abs(scores - by_hand).max() > 0.01
+        with pytest.raises(ValueError, match=r"rows of shape \[3\], and the model takes \[4\]"):
+            model.predict(inputs[:, :3])
+    draws = np.random.default_rng(0)
+    pictures = draws.integers(0, 256, (60, 5, 6, 3), np.uint8)
+    light = (pictures[..., 0].mean((1, 2)) > 127).astype(int)
+    kinds = {"normalise": {"mean": [0.5] * 3, "std": [0.25] * 3}, "features": {"random-relu": {"width": 90}}}
+    seen = run({"train": [(pictures, light)] * 2, "test": (pictures, light)}, {**SPEC, "data": kinds})
+    for given in (pictures, np.moveaxis(pictures, 3, 1)):
+        assert accuracy(seen.model().predict(given), light) == seen.metrics["accuracy"]
+
+
 @pytest.mark.parametrize("sides", [(5, 6, 3), (4, 4, 4)])
 def test_exact_floats_with_channels_behind_are_those_with_channels_in_front(sides):
     pictures = np.random.default_rng(0).normal(size=(60, *sides)).astype(np.float32)
