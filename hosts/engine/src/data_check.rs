@@ -453,6 +453,7 @@ mod tests {
             ],
             texts: None,
             scale: Some((vec![0.5], vec![0.2])),
+            components: None,
             features: None,
             label: Vec::new(),
         }

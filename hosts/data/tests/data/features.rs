@@ -63,15 +63,15 @@ fn close_products_of_random_features_are_the_papers_kernels() {
     let z = products("{random-fourier: {width: 20000, scale: 3}}", 1);
     let gauss = |a: &[f64], b: &[f64]| {
         let apart = dot(a, a) + dot(b, b) - 2.0 * dot(a, b);
-        (-apart / 18.0).exp()
+        libm::exp(-apart / 18.0)
     };
     close(&z, &gauss, 0.03);
     // Cho and Saul 2009, order 1: |x| |y| (sin t + (pi - t) cos t) / pi
     let z = products("{random-relu: {width: 20000}}", 1);
     let arc = |a: &[f64], b: &[f64]| {
         let size = (dot(a, a) * dot(b, b)).sqrt();
-        let t = (dot(a, b) / size).clamp(-1.0, 1.0).acos();
-        size * (t.sin() + (PI - t) * t.cos()) / PI
+        let t = libm::acos((dot(a, b) / size).clamp(-1.0, 1.0));
+        size * (libm::sin(t) + (PI - t) * libm::cos(t)) / PI
     };
     close(&z, &arc, 0.05);
 }
