@@ -38,8 +38,8 @@ def test_the_quickstart_of_flower_learns():
     pytest.importorskip("torch")
     import flower_quickstart
 
-    results = flower_quickstart.main(made(600, (3, 32, 32), 1), made(200, (3, 32, 32), 2), rounds=12, clients=3, lr=0.02)
-    assert results.rounds == 12 and results.metrics["accuracy"] > 0.3
+    results = flower_quickstart.main(made(600, (3, 32, 32), 1), made(200, (3, 32, 32), 2), rounds=20, clients=3, lr=0.05)
+    assert results.rounds == 20 and results.metrics["accuracy"] > 0.5
 
 
 def test_the_noise_of_a_larger_cohort_is_priced_as_drawn():
