@@ -674,7 +674,7 @@ fn a_model_that_cannot_be_evaluated_is_left_out_if_the_policy_says_so() {
     assert_eq!(seen[0]["each"].as_array().unwrap().len(), 5);
     let error = federation(Arc::new(Alone), models(0..=5), drop(), None).unwrap_err();
     assert!(
-        format!("{error:#}").contains("no client's model can be evaluated; client 0: it sees"),
+        format!("{error:#}").contains("no client can evaluate a model; client 0: it sees"),
         "{error:#}"
     );
 }
