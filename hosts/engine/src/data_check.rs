@@ -5,6 +5,7 @@ use crate::error::NotRun;
 use crate::prepare::{self, protocol_context};
 use crate::sinks;
 use anyhow::Context;
+use fl_core::privacy::MinibatchSampling;
 use fl_core::settings::{Setting as _, Step};
 use fl_core::{
     Examples, ExchangeSpec, InitialModel, LabelScale, Labels, Parts, Protocol, Role, Task,
@@ -385,15 +386,7 @@ fn check_lots(
         true => vec![sizes.sum()],
         false => sizes.collect(),
     };
-    let parts = spec.parts.in_slots(protocol.slots());
-    let make = spec.part_context(&data.task);
-    for asked in protocol.exchanges() {
-        let Some((slot, lots)) = asked.flow.steps else {
-            continue;
-        };
-        if !parts.has(slot) || !parts.asks(&asked, &make) {
-            continue;
-        }
+    for (slot, lots) in steps(spec, &data.task, protocol) {
         let with_rows = || sizes.iter().enumerate().filter(|(_, n)| **n > 0);
         let few: Vec<(usize, usize)> = with_rows()
             .filter(|(_, n)| lots.lot(**n) < 1.0)
@@ -425,6 +418,41 @@ fn check_lots(
         }
     }
     Ok(notes)
+}
+
+/// Returns the slots whose mechanism releases steps of training, and how each step draws rows.
+fn steps(
+    spec: &Spec<DataSpec>,
+    task: &Task,
+    protocol: &dyn Protocol,
+) -> Vec<(&'static str, MinibatchSampling)> {
+    let parts = spec.parts.in_slots(protocol.slots());
+    let make = spec.part_context(task);
+    let mut all = protocol.exchanges();
+    all.retain(|asked| parts.asks(asked, &make));
+    let steps = all.iter().filter_map(|asked| asked.flow.steps);
+    steps.filter(|(slot, _)| parts.has(slot)).collect()
+}
+
+/// Says, for a node, which steps draw none of its own `rows`.
+///
+/// # Errors
+/// If the protocol cannot be made.
+pub(crate) fn steps_without_rows(
+    spec: &Spec<DataSpec>,
+    task: &Task,
+    rows: usize,
+) -> anyhow::Result<Vec<String>> {
+    let protocol = spec.make_protocol(&protocol_context(spec, task))?;
+    let all = steps(spec, task, protocol.as_ref()).into_iter();
+    let few = all.filter(|(_, lots)| lots.fixed && rows > 0 && lots.lot(rows) < 1.0);
+    let told = |(slot, lots): (&str, MinibatchSampling)| {
+        let rate = lots.rate;
+        format!(
+            "parts.{slot}: no step draws one of its {rows} rows, so noise alone trains there: a step draws the share {rate}, rounded down; the spec needs a larger `rate` of `sampling`, or `draw: poisson`"
+        )
+    };
+    Ok(few.map(told).collect())
 }
 
 #[cfg(test)]

@@ -95,13 +95,14 @@ pub fn execute(
         placement::ready(placement, clients)
     });
     let ready = ready.transpose()?;
+    let accounts = spec.parts.has("accountant") || spec.ledger.is_some();
     // a stopped run has begun with its model
     let notes = match &folder {
         Folder::Stopped(_) => Vec::new(),
-        _ => check_data(spec, &data)?.notes,
+        _ if accounts => check_data(spec, &data)?.notes,
+        _ => check_data(spec, &data)?.all().cloned().collect(),
     };
     // what the ledger refuses leaves no folder
-    let accounts = spec.parts.has("accountant") || spec.ledger.is_some();
     let plan = accounts.then(|| Plan::new(spec, &data)).transpose()?;
     let stopped = match &folder {
         Folder::Stopped(paused) => paused.path(),

@@ -1,5 +1,6 @@
 //! What a node says of itself: whose data it has, where they are, and what it allows.
 
+use crate::data_check::steps_without_rows;
 use crate::prepare;
 use anyhow::{Context, bail, ensure};
 use fl_core::message::{known_kinds, message_type};
@@ -94,7 +95,7 @@ impl NodeFile {
         dir: &Path,
         accounts: bool,
     ) -> anyhow::Result<(Examples, Option<Examples>)> {
-        let (stream, spec) = (prepare::data_stream(spec), &spec.data);
+        let (stream, whole, spec) = (prepare::data_stream(spec), spec, &spec.data);
         self.check_client(spec.clients())?;
         let mut data = self.data.clone();
         let in_files = spec.tests_in_files();
@@ -163,7 +164,8 @@ impl NodeFile {
         });
         let again = (again > 0).then(|| format!("{again} of its test rows are training rows too"));
         let notes = set.notes.iter().chain(&set.hidden_notes);
-        for note in notes.chain(&test_rows).chain(&again) {
+        let idle = steps_without_rows(whole, &due.task, own.len())?;
+        for note in notes.chain(&test_rows).chain(&again).chain(&idle) {
             log::info!("note: data of client {}: {note}", self.client);
         }
         ensure!(

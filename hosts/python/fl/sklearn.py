@@ -151,7 +151,11 @@ class Trainer:
     def _found_scores(self, rows) -> np.ndarray:
         """Scores of the classes that it has seen: logarithms of probabilities, or what it decides by."""
         if hasattr(self._fitted, "predict_proba"):
-            return np.log(np.maximum(self._fitted.predict_proba(rows), _LEAST))
+            shares = np.asarray(self._fitted.predict_proba(rows), np.float64)
+            if shares.shape[1] > len(self._classes):  # of classes that it was told of and has not seen, too
+                shares = shares[:, np.asarray(self._fitted.classes_, np.int64)]
+                shares /= np.maximum(shares.sum(axis=1, keepdims=True), _LEAST)
+            return np.log(np.maximum(shares, _LEAST))
         if hasattr(self._fitted, "decision_function"):
             decides = np.asarray(self._fitted.decision_function(rows), np.float64)
             if decides.ndim == 1:  # of two classes: above 0 is the second

@@ -235,6 +235,19 @@ def test_votes_are_of_the_classes_that_a_client_has():
         fl.sklearn.Trainer.votes = False
 
 
+class Told(Strict):
+    """Gives a share to each of four classes, of which it may have seen fewer."""
+
+    def predict_proba(self, x):
+        shares = super().predict_proba(x)
+        return np.hstack([0.9 * shares, np.full((len(x), 4 - shares.shape[1]), 0.1 / (4 - shares.shape[1]))])
+
+
+def test_a_classifier_may_give_shares_of_classes_that_it_has_not_seen():
+    labels = [1, 3] * 20
+    assert np.allclose(trained(Told(None), labels)[1], trained(Strict(None), labels)[1], atol=1e-5)
+
+
 def test_xgboost_learns_where_clients_lack_classes():
     xgboost = pytest.importorskip("xgboost")
     fl.trainer("sklearn-xgboost")(type("Xgb", (fl.sklearn.Trainer,), {"estimator": lambda self: xgboost.XGBClassifier(n_estimators=5), "__doc__": "XGBoost."}))

@@ -50,10 +50,15 @@ impl Selector for Poisson {
     type Pool = Roster;
 
     fn select(&mut self, round: &Round, pool: &Roster) -> Result<Vec<usize>> {
+        let (rate, n) = (self.rate, pool.len());
+        let mean = rate * n as f64;
+        if mean < 0.5 {
+            round.note(format!(
+                "`rate` {rate} of {n} clients is {mean:.2}: most rounds have no client"
+            ));
+        }
         let mut draws = round.stream.draws();
-        Ok((0..pool.len())
-            .filter(|_| draws.uniform() < self.rate)
-            .collect())
+        Ok((0..n).filter(|_| draws.uniform() < self.rate).collect())
     }
 
     fn draw(&self) -> SamplingScheme {

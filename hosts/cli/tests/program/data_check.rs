@@ -74,6 +74,12 @@ fn rounds_without_clients_are_told_once() {
         "{rare:?}"
     );
     assert!(told(0.9, "often").is_empty());
+    // and before the run, from the rate alone
+    let before = "`rate` 0.05 of 5 clients is 0.25: most rounds have no client";
+    told(0.05, "again");
+    let checked = fl(dir, &["check", "poisson.yaml"]);
+    let checked = String::from_utf8_lossy(&checked.stderr).into_owned();
+    assert_eq!(checked.matches(before).count(), 1, "{checked}");
 }
 
 #[test]
