@@ -35,4 +35,4 @@ def main(train: Rows, test: Rows, rounds: int = 3, clients: int = 10, lr: float 
 
 
 if __name__ == "__main__":
-    main(cifar10("train"), cifar10("test"))
+    print(main(cifar10("train"), cifar10("test")))

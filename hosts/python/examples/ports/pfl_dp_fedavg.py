@@ -46,4 +46,4 @@ def main(train: Rows, test: Rows, rounds: int = 30, users: int = 1000, cohort: i
 
 
 if __name__ == "__main__":
-    main(fashion("train"), fashion("t10k"))
+    print(main(fashion("train"), fashion("t10k")))

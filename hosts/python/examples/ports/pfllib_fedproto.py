@@ -40,4 +40,4 @@ def main(rows: Rows, rounds: int = 10, clients: int = 20, lr: float = 0.005) -> 
 
 
 if __name__ == "__main__":
-    main(fashion("t10k"))
+    print(main(fashion("t10k")))
