@@ -238,6 +238,29 @@ fn a_node_lets_nothing_leave_that_it_does_not_allow() {
     );
 }
 
+/// What the server does not know of a node's rows, the node says to its owner.
+#[test]
+fn a_node_says_that_no_step_draws_a_row_of_its_own() {
+    let d = tempfile::tempdir().unwrap();
+    let dir = d.path();
+    let nodes = towns(dir);
+    let with = |rate: &str, run: &str| {
+        let protocol = format!(
+            "protocol={{use: fedavg, rounds: 1, local: {{steps: 2, batch: 8}}, sampling: {{rate: {rate}, draw: fixed}}}}"
+        );
+        let parts = "parts={model: {use: linear}, aggregator: {use: mean, weigh: uniform}, \
+            example-privacy: {use: gaussian-gradients, clip: 1.0, noise-multiplier: 2.0}, \
+            accountant: {use: pld}}";
+        let args = ["--out", run, "--set", &protocol, "--set", parts];
+        let o = fl(dir, &own(&nodes, &args));
+        // their rows are test rows of this spec, which is refused afterwards
+        let said = String::from_utf8(o.stderr).unwrap();
+        assert!(said.contains("30 of 30 rows are test rows"), "{said}");
+        said.matches("no step draws one of its 30 rows").count()
+    };
+    assert_eq!((with("0.01", "few"), with("0.1", "some")), (3, 0));
+}
+
 #[test]
 fn a_nodes_budget_is_for_its_lifetime() {
     let d = tempfile::tempdir().unwrap();
