@@ -599,7 +599,7 @@ def test_exact_public_data_selectors_and_a_student_of_the_server():
         def load(self, state):
             pass
 
-    with pytest.raises(fl.SpecError, match="parts.student .trainer `hard-labels-only`.: it learns no class probabilities .*it learns classes"):
+    with pytest.raises(fl.SpecError, match="parts.student: it learns no class probabilities .trainer `hard-labels-only` .*it learns classes"):
         fl.check(spec, {"parts.student": {"use": "hard-labels-only"}})
 
 
