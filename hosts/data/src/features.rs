@@ -221,7 +221,7 @@ impl PrincipalComponents {
     }
 }
 
-/// How much so many numbers take, in GB.
+/// Returns the memory that `numbers` of `each` bytes take, in GB.
 fn gigabytes(numbers: usize, each: usize) -> String {
     format!("{:.1} GB", numbers as f64 * each as f64 / 1e9)
 }

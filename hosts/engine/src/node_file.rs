@@ -72,7 +72,7 @@ impl NodeFile {
         })
     }
 
-    /// Checks that a run of so many clients has the one whose data these are.
+    /// Checks that a run of `clients` clients has the client whose data these are.
     ///
     /// # Errors
     /// If there is no such client.

@@ -31,7 +31,8 @@ pub(super) fn drawable(picture: Option<&Path>) -> Result<()> {
     }
 }
 
-/// Draws rows of images of this shape, so many side by side, one block of `rows` below the other.
+/// Draws rows of images of this shape: each row holds the same number of images, and the blocks of
+/// `rows` stand below each other.
 pub(super) fn draw(
     picture: Option<&Path>,
     rows: &[ArrayView2<'_, f32>],

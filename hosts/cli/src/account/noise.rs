@@ -108,7 +108,7 @@ const FOUND: usize = 5;
 /// What every accountant that has a price says of a release, the least epsilon first.
 type Prices = Vec<(&'static str, Guarantee)>;
 
-/// What is asked of the accountants.
+/// What a user asks the accountants.
 struct Query<'a> {
     common: &'a Common,
     catalogue: &'a Catalogue,
