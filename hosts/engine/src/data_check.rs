@@ -365,7 +365,7 @@ fn check_start(
     match model.load(&bytes) {
         Ok(()) => Ok(note),
         Err(error) => Err(NotRun::usage(format!(
-            "{who} does not fit parts.{slot}: {error:#}"
+            "{who} does not fit parts.{slot}: {error:#}; `{setting}` takes a model as its run kept it, runs/RUN/models/NAME, and not what `fl export` makes of it"
         ))),
     }
 }

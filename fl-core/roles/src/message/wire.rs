@@ -43,6 +43,10 @@ pub fn decode<M: Message>(wire: &[u8]) -> Result<M> {
 pub(super) fn parcel(wire: &[u8], due: &str) -> Result<TensorMap> {
     let cut = || format!("a {due} message that is cut short ({} bytes)", wire.len());
     let (kind, head, rest) = read_head(wire).with_context(cut)?;
+    ensure!(
+        !kind.is_empty(),
+        "bytes of another program where a {due} message was due"
+    );
     ensure!(kind == due, "a message of kind {kind} where {due} was due");
     let (tensors, rest) = read_numbers(head, rest, &cut)?;
     ensure!(
