@@ -70,7 +70,8 @@ extern "C" {
  * of data: they are averaged, and no server optimiser takes a step with them; with
  * `"least_batch": 2` if training skips mini-batches of fewer samples; with
  * `"schedule_length": 100` if a learning-rate schedule takes this number of mini-batches; with
- * `"scales_rate": true` if FL_TRAIN and FL_DESCEND may scale its learning rate. */
+ * `"scales_rate": true` if FL_TRAIN and FL_DESCEND may scale its learning rate; with
+ * `"gradient_terms": true` if FL_TRAIN may have `proximal`, `gradient_offset` and `clip`. */
 #define FL_DESCRIBE 2u
 /* Optional: the state kept between calls. Gives the tensor `state` (bytes), or none if there is no
  * state. */

@@ -172,6 +172,10 @@ impl<'f> CompatibilityCheck<'f> {
                     "no round can scale its learning rate".to_string(),
                     "use a neural or linear trainer, or leave out `rate`",
                 ),
+                Ability::GradientTerms if !model.takes_gradient_terms() => (
+                    "its gradients take no proximal term, no offset and no clipping".to_string(),
+                    "use a neural or linear trainer, or settings without `mu`, `clip` and their like",
+                ),
                 Ability::Loss(loss) if !model.learns(*loss) => (
                     format!("it cannot minimise the loss {loss}"),
                     "use a neural or linear trainer, or another loss if the protocol has one",

@@ -107,6 +107,7 @@ impl RoundTraining {
 
     /// Returns the slot of a model that trains in this way.
     pub fn needs(&self, slot: SlotSpec) -> SlotSpec {
+        let slot = self.shared.needs(slot);
         match self.own.rate {
             Some(_) => slot.needs(Ability::ScaledRate),
             None => slot,

@@ -305,7 +305,9 @@ impl SlotSpec {
     }
     /// Requires another ability of its models.
     pub fn needs(mut self, ability: Ability) -> Self {
-        self.needs.push(ability);
+        if !self.needs.contains(&ability) {
+            self.needs.push(ability);
+        }
         self
     }
     /// Requires models with parameters, the same for all clients, because they are sent and
@@ -357,7 +359,7 @@ impl SlotSpec {
             fresh,
             times,
         });
-        self.needs(Ability::TaskLoss)
+        training.needs(self.needs(Ability::TaskLoss))
     }
     /// Sets the task of its models to `task` of the run's task. For example, a discriminator learns
     /// one score, and a generator images.

@@ -2,8 +2,8 @@
 
 use crate::message::{self, Logits};
 use crate::{
-    Examples, FitOptions, FitReport, Length, Loss, Parametric, Problem, Result, Stream, Trainer,
-    metrics,
+    Ability, Examples, FitOptions, FitReport, Length, Loss, Parametric, Problem, Result, SlotSpec,
+    Stream, Trainer, metrics,
 };
 use anyhow::{Context, ensure};
 use serde::{Deserialize, Serialize};
@@ -48,6 +48,14 @@ impl Training {
             (Some(_), Some(_)) => Err("give `epochs` or `steps`, not both".into()),
             (None, None) => Err("must give `epochs` or `steps`".into()),
             _ => Ok(()),
+        }
+    }
+
+    /// Returns the slot of a model that trains in this way.
+    pub fn needs(&self, slot: SlotSpec) -> SlotSpec {
+        match self.clip {
+            Some(_) => slot.needs(Ability::GradientTerms),
+            None => slot,
         }
     }
 

@@ -335,6 +335,11 @@ class Trainer:
         read = not isinstance(self._steps, torch.optim.Rprop) and all("lr" in group for group in self._steps.param_groups)
         return read and type(self).fit is Trainer.fit
 
+    @property
+    def takes_gradient_terms(self) -> bool:
+        """`fit` is this class's, which adds a proximal term and an offset, and clips."""
+        return type(self).fit is Trainer.fit
+
     def _step(self, rate: float):
         """A step of the optimiser at `rate` times its learning rate."""
         groups = self._steps.param_groups if rate != 1 else []

@@ -29,7 +29,7 @@ class PyFedAvg:
     example_privacy = fl.slot("privacy", "Clips the gradient of each example, and adds noise to their sum in each step.", "gradient-sum")
     model = fl.slot(
         "trainer", "The model that all clients train.", shared_parameters=True, at_server=True, through=[example_privacy],
-        needs=lambda self: ["example-gradients"] * bool(self.sampling) + self.local.needs,
+        needs=lambda self: ["example-gradients"] * bool(self.sampling) + ["gradient-terms"] * (self.mu > 0) + self.local.needs,
     )  # fmt: skip
     aggregator = fl.slot("aggregator", "Combines the clients' parameters.", "params")
     cohort = fl.slot("selector", "Picks the clients of a round; all, if it is empty.", "clients")

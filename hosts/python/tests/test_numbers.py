@@ -27,8 +27,8 @@ class Line:
         self.w = np.zeros((int(np.prod(self.task.input)) + 1, self.task.outputs), np.float32)
 
     def fit(self, x, target, how, stream):
-        if how.target != "scores" or how.loss not in self.learns or how.proximal or how.gradient_offset or how.clip:
-            raise fl.Lacks("it learns numbers by squared or absolute error, without proximal term, offset or clipping")
+        if how.target != "scores" or how.loss not in self.learns:
+            raise fl.Lacks("it learns numbers by squared or absolute error")
         rows, steps, loss = self._rows(x).astype(float), how.epochs if how.steps is None else how.steps, 0.0
         for _ in range(steps if len(x) else 0):
             loss, slope = LOSSES[how.loss](rows @ self.w - target)
@@ -115,5 +115,6 @@ def test_what_it_does_not_learn_is_refused():
         fl.run(QUICK / "fedavg.yaml", {"parts.model": {"use": "py-line"}}, quiet=True)
     with pytest.raises(fl.SpecError, match="it cannot minimise the loss of the labels, huber from 1, .* name this loss in what it `learns`"):
         run("py-line", "fedavg", loss={"huber": 1.0}, rounds=1, local={"epochs": 1})
-    with pytest.raises(fl.RunError, match="without proximal term"):
-        run("py-line", "fedprox", rounds=2, mu=0.1, local={"epochs": 1})
+    for settings in ({"mu": 0.1}, {"mu": 0.0, "local": {"epochs": 1, "clip": 1.0}}):
+        with pytest.raises(fl.SpecError, match="no proximal term, no offset and no clipping, which protocol `fedprox` needs"):
+            run("py-line", "fedprox", **{"rounds": 2, "local": {"epochs": 1}, **settings})

@@ -8,7 +8,7 @@ import fl
 import pytest
 
 PAGE = Path(__file__).parents[1] / "README.md"
-ATTRIBUTES = {"buffers", "learns", "remembers", "takes_feature_loss", "scales_rate"}
+ATTRIBUTES = {"buffers", "learns", "remembers", "takes_feature_loss", "scales_rate", "takes_gradient_terms"}
 
 
 def methods(protocol):

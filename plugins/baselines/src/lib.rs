@@ -157,7 +157,7 @@ impl Protocol for PublicOnly {
     }
     fn declare(&self) -> Declaration<'_> {
         Declaration::new()
-            .slot(MODEL.spec().at_server())
+            .slot(self.training.needs(MODEL.spec().at_server()))
             .measures([Measurement::server(&MODEL)])
     }
     fn conflicts(&self, has: &dyn Fn(&str) -> bool) -> Vec<Conflict> {

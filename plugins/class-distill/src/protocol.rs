@@ -51,6 +51,10 @@ impl Protocol for ClassDistill {
         let model = MODEL.spec().lasting().published_if(true).through(&SAMPLING);
         let model = self.local.needs(model).needs(Ability::TaskLoss);
         let model = model.needs(Ability::SoftTargets);
+        let model = self
+            .warm_up
+            .iter()
+            .fold(model, |model, training| training.needs(model));
         let means = MEANS.answered_by(|client, _| self.means(client));
         let means = match self.resample {
             true => means.draws(&SAMPLING),

@@ -133,6 +133,8 @@ impl CoDistill {
         let model = MODEL.spec().lasting().published_if(true).through(&SAMPLING);
         let model = self.local.needs(self.distil.needs(model));
         let model = model.needs(Ability::TaskLoss);
+        let first = [&self.pretrain, &self.warm_up].into_iter().flatten();
+        let model = first.fold(model, |model, training| training.needs(model));
         let mut model = match self.reply {
             Reply::Hard => model,
             Reply::Ensemble => self.needs_labels(model),

@@ -465,62 +465,58 @@ impl Bench<'_> {
                     .collect(),
             )
         };
+        if !self.model(1)?.takes_gradient_terms() {
+            return Ok(());
+        }
         let (anchor, up) = (map(|v| v + 0.5), map(|_| 0.1));
-        let forced = |property, pass: &FitOptions<'_>| -> Held<Option<Params>> {
+        let forced = |property, pass: &FitOptions<'_>| -> Held<Params> {
             let mut model = self.model(1)?;
             run(property, &self.place, || {
                 model.parametric().map_or(Ok(()), |m| m.set_params(&params))
             })?;
             let stream = self.stream.child("fit", 1);
-            let outcome = attempt(property, &self.place, || {
+            run(property, &self.place, || {
                 model.fit(&self.toy.x, self.toy.target(), pass, &stream)
             })?;
-            match outcome {
-                Err(e) if matches!(e.downcast_ref(), Some(Problem::Lacks(_))) => Ok(None),
-                Err(e) => Err(Broken::new(property, format!("{e:#} ({})", self.place))),
-                Ok(_) => self.params(&mut model),
-            }
+            Ok(self.params(&mut model)?.unwrap_or_default())
         };
-        let free = forced(PULL, &self.short())?.unwrap_or_default();
-        if let Some(pulled) = forced(
+        let free = forced(PULL, &self.short())?;
+        let pulled = forced(
             PULL,
             &FitOptions {
                 proximal: Some((0.5, &anchor)),
                 ..self.short()
             },
-        )? {
-            let far = |p: &Params| {
-                p.0.iter()
-                    .map(|(k, v)| crate::compare::distance(v, &anchor.0[k]))
-                    .sum::<f64>()
-            };
-            let (with, without) = (far(&pulled), far(&free));
-            self.must(PULL, with < without, || {
-                format!(
-                    "{} from it with and {} without",
-                    digits(with),
-                    digits(without)
-                )
-            })?;
-        }
-        if let Some(drifted) = forced(
+        )?;
+        let far = |p: &Params| {
+            p.0.iter()
+                .map(|(k, v)| crate::compare::distance(v, &anchor.0[k]))
+                .sum::<f64>()
+        };
+        let (with, without) = (far(&pulled), far(&free));
+        self.must(PULL, with < without, || {
+            format!(
+                "{} from it with and {} without",
+                digits(with),
+                digits(without)
+            )
+        })?;
+        let drifted = forced(
             DRIFT,
             &FitOptions {
                 gradient_offset: Some(&up),
                 ..self.short()
             },
-        )? {
-            let sum = |p: &Params| p.iter().map(|v| f64::from(*v)).sum::<f64>();
-            let (with, without) = (sum(&drifted), sum(&free));
-            self.must(DRIFT, with < without, || {
-                format!(
-                    "a gradient offset of 0.1 everywhere: the parameters add up to {} with and {} without",
-                    digits(with),
-                    digits(without)
-                )
-            })?;
-        }
-        Ok(())
+        )?;
+        let sum = |p: &Params| p.iter().map(|v| f64::from(*v)).sum::<f64>();
+        let (with, without) = (sum(&drifted), sum(&free));
+        self.must(DRIFT, with < without, || {
+            format!(
+                "a gradient offset of 0.1 everywhere: the parameters add up to {} with and {} without",
+                digits(with),
+                digits(without)
+            )
+        })
     }
 
     /// Returns two samples to differentiate at.

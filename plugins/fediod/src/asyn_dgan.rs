@@ -57,7 +57,7 @@ impl Protocol for AsynDgan {
             .measures([Measurement::server(&STUDENT)])
             .slot(image_translator::slot(self.noise))
             .slot(discriminator)
-            .slot(STUDENT.spec().at_server())
+            .slot(self.student.needs(STUDENT.spec().at_server()))
             .exchange(MAPS.answered_by(|client, _| image_translator::own(client)))
             .exchange(image_translator::hidden(judge))
     }

@@ -42,7 +42,7 @@ impl Protocol for GenerateAndDistill {
         let sampling = self.sampling.as_ref();
         let published = self.evaluate_clients || self.keep_clients;
         let teacher = TEACHER.spec().lasting().published_if(published);
-        let teacher = teacher.needs(Ability::TaskLoss);
+        let teacher = self.local.needs(teacher.needs(Ability::TaskLoss));
         let teacher = teacher.needs(Ability::InputGradient);
         let mut student = STUDENT.spec().at_server();
         student = student.needs(Ability::Loss(self.mimic.loss()));

@@ -221,7 +221,7 @@ impl Protocol for OneShotDistill {
         let published = self.evaluate_clients || self.keep_clients;
         let teacher = TEACHER.spec().lasting().published_if(published);
         let teacher = teacher.trained_by("local", &self.local, (false, 1));
-        let student = STUDENT.spec().at_server();
+        let student = self.student.needs(STUDENT.spec().at_server());
         Declaration::new()
             .rounds(self.passes)
             .measures([Measurement::server(&STUDENT)])

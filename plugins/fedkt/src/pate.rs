@@ -59,11 +59,12 @@ impl Protocol for Pate {
                 .for_each(|text| client.note(text));
             ballots(&taught.said, client.own().task().kind.outputs())
         });
+        let student = STUDENT.spec().at_server();
         Declaration::new()
             .measures([Measurement::server(&STUDENT)])
             .pools_data()
-            .slot(TEACHER.spec().needs(Ability::TaskLoss))
-            .slot(STUDENT.spec().at_server().needs(Ability::TaskLoss))
+            .slot(self.teacher.needs(TEACHER.spec().needs(Ability::TaskLoss)))
+            .slot(self.student.needs(student.needs(Ability::TaskLoss)))
             .exchange(
                 votes
                     .all_public()

@@ -284,7 +284,7 @@ impl Protocol for TwoTierVote {
     fn declare(&self) -> Declaration<'_> {
         let shown = self.evaluate_clients || self.keep_clients;
         let student = STUDENT.spec().lasting_if(shown).published_if(shown);
-        let student = student.needs(Ability::TaskLoss);
+        let student = self.student.needs(student.needs(Ability::TaskLoss));
         let last = FINAL.spec().lasting_if(self.deliver).at_server();
         let (student, noise) = match self.noise {
             NoiseAt::None => (student, PRIVACY.spec()),
@@ -297,9 +297,9 @@ impl Protocol for TwoTierVote {
                 self.evaluate_clients
                     .then(|| Measurement::clients(&STUDENT)),
             )
-            .slot(TEACHER.spec().needs(Ability::TaskLoss))
+            .slot(self.teacher.needs(TEACHER.spec().needs(Ability::TaskLoss)))
             .slot(student)
-            .slot(last.needs(Ability::TaskLoss))
+            .slot(self.final_model.needs(last.needs(Ability::TaskLoss)))
             .slot(&TIER_1)
             .slot(&TIER_2)
             .slot(noise);

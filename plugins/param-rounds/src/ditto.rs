@@ -43,6 +43,17 @@ impl RoundRule for Ditto {
         Ok(trained.params)
     }
 
+    fn model(&self, slot: SlotSpec) -> SlotSpec {
+        let own = self
+            .own
+            .as_ref()
+            .map_or(slot.clone(), |own| own.needs(slot));
+        match self.lambda > 0.0 {
+            true => own.needs(Ability::GradientTerms),
+            false => own,
+        }
+    }
+
     fn personal(&self) -> bool {
         true
     }

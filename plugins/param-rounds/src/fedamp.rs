@@ -78,6 +78,13 @@ impl RoundRule for FedAmp {
         Ok(())
     }
 
+    fn model(&self, slot: SlotSpec) -> SlotSpec {
+        match self.lambda > 0.0 {
+            true => slot.needs(Ability::GradientTerms),
+            false => slot,
+        }
+    }
+
     fn personal(&self) -> bool {
         true
     }

@@ -103,7 +103,7 @@ impl RoundRule for FedDf {
     }
 
     fn model(&self, slot: SlotSpec) -> SlotSpec {
-        slot.needs(Ability::SoftTargets)
+        self.training.needs(slot.needs(Ability::SoftTargets))
     }
 
     fn suits_without_classes(&self) -> std::result::Result<(), String> {

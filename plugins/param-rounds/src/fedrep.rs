@@ -37,6 +37,10 @@ impl RoundRule for FedRep {
         Ok(family.train(client, examples, global, body)?.params)
     }
 
+    fn model(&self, slot: SlotSpec) -> SlotSpec {
+        self.head.needs(slot)
+    }
+
     fn share(&self) -> &'static [&'static str] {
         &["body"]
     }

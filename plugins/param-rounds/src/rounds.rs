@@ -265,6 +265,12 @@ impl<R: RoundRule> Protocol for Rounds<R> {
         let model = model.published_if(family.keeps());
         let model = model.trained_by("local", &family.settings.local, (fresh, rounds));
         let model = family.settings.local.needs(model);
+        let tune = family.settings.tune.iter();
+        let model = tune.fold(model, |model, training| training.needs(model));
+        let model = match rule.mu() > 0.0 {
+            true => model.needs(Ability::GradientTerms),
+            false => model,
+        };
         let model = match family.settings.sampling {
             Some(_) => model.needs(Ability::ExampleGradients),
             None => model,

@@ -120,6 +120,7 @@ impl RoundRule for Scaffold {
     }
 
     fn model(&self, slot: SlotSpec) -> SlotSpec {
+        let slot = slot.needs(Ability::GradientTerms);
         match self.control {
             Control::Steps => slot.needs(Ability::EqualSteps),
             Control::Gradient => slot,

@@ -456,6 +456,10 @@ impl Trainer for Dfdx {
         self.net.trains_features()
     }
 
+    fn takes_gradient_terms(&self) -> bool {
+        true
+    }
+
     fn scales_rate(&self) -> bool {
         true
     }

@@ -168,6 +168,10 @@ impl Trainer for LinearModel {
         Ok(product(x.values().view(), self.weight.view()) + &self.bias)
     }
 
+    fn takes_gradient_terms(&self) -> bool {
+        true
+    }
+
     fn scales_rate(&self) -> bool {
         true
     }

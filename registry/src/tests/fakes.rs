@@ -412,6 +412,7 @@ impl Protocol for Picky {
                 (PUPIL.spec().optional())
                     .needs(Ability::TaskLoss)
                     .needs(Ability::SoftTargets)
+                    .needs(Ability::GradientTerms)
                     .needs(Ability::AuxiliaryLoss)
                     .needs(Ability::FeatureLoss),
             )

@@ -40,6 +40,9 @@ impl Trainer for Backwards {
     fn scales_rate(&self) -> bool {
         true
     }
+    fn takes_gradient_terms(&self) -> bool {
+        true
+    }
     fn save(&self) -> Result<Vec<u8>> {
         self.0.save()
     }

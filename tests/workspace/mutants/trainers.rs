@@ -229,6 +229,10 @@ impl Trainer for Model {
         true
     }
 
+    fn takes_gradient_terms(&self) -> bool {
+        true
+    }
+
     fn head(&self) -> Option<Head> {
         let (weight, bias) = self.weight.view().split_at(Axis(0), self.width);
         let by = match self.flaw {

@@ -28,6 +28,7 @@ struct TrainerText {
     differentiable: bool,
     feature_loss: bool,
     scales_rate: bool,
+    gradient_terms: bool,
     /// `None`: not stated, so it is taken to learn all.
     learns: Option<Vec<Loss>>,
     vocabulary: Option<usize>,
@@ -45,6 +46,7 @@ impl Default for TrainerText {
             differentiable: false,
             feature_loss: false,
             scales_rate: false,
+            gradient_terms: false,
             learns: None,
             vocabulary: None,
             buffers: BTreeSet::new(),
@@ -64,6 +66,7 @@ impl TrainerText {
             differentiable: trainer.differentiable().is_some(),
             feature_loss: trainer.takes_feature_loss(),
             scales_rate: trainer.scales_rate(),
+            gradient_terms: trainer.takes_gradient_terms(),
             learns: Some(learns.filter(|loss| trainer.learns(*loss)).collect()),
             vocabulary: trainer.vocabulary(),
             buffers: buffers.unwrap_or_default(),
@@ -269,6 +272,11 @@ impl Trainer for RemoteTrainer {
             pass.feature_loss.is_none() || self.about.feature_loss,
             self.problem("it takes no loss on its features")
         );
+        let terms = pass.proximal.is_some() || pass.gradient_offset.is_some();
+        ensure!(
+            !(terms || pass.clip.is_some()) || self.about.gradient_terms,
+            self.problem("its gradients take no proximal term, no offset and no clipping")
+        );
         self.check_rate(pass.rate)?;
         let back = LossesBack::of(pass);
         let means = Means {
@@ -348,6 +356,10 @@ impl Trainer for RemoteTrainer {
 
     fn scales_rate(&self) -> bool {
         self.about.scales_rate
+    }
+
+    fn takes_gradient_terms(&self) -> bool {
+        self.about.gradient_terms
     }
 
     fn save(&self) -> Result<Vec<u8>> {

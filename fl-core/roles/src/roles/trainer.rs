@@ -108,6 +108,8 @@ pub enum Ability {
     EqualSteps,
     /// [`Trainer::scales_rate`]
     ScaledRate,
+    /// [`Trainer::takes_gradient_terms`]
+    GradientTerms,
 }
 
 /// The options of one training pass.
@@ -290,6 +292,13 @@ pub trait Trainer: Send {
     /// Returns whether a pass may scale its learning rate ([`FitOptions::rate`],
     /// [`PassStep::rate`]). Default: no.
     fn scales_rate(&self) -> bool {
+        false
+    }
+
+    /// Returns whether a pass may add to its gradients and shorten them
+    /// ([`FitOptions::proximal`], [`FitOptions::gradient_offset`], [`FitOptions::clip`]). Default:
+    /// no.
+    fn takes_gradient_terms(&self) -> bool {
         false
     }
 

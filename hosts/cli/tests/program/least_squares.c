@@ -118,9 +118,6 @@ static int32_t train(Model *model, const FlInput *input, const FlHost *host) {
   if (!holds(input->text, "\"target\":\"scores\"") || !holds(input->text, "\"loss\":\"Mse\"")) {
     return lacks(host, "it learns numbers by the squared error");
   }
-  if (!holds(input->text, "\"proximal\":null") || !holds(input->text, "\"gradient_offset\":false") || !holds(input->text, "\"clip\":null")) {
-    return lacks(host, "it has no proximal term, no offset and no clipping");
-  }
   if (values == NULL || target == NULL || values->dimensions == 0) return FL_SHAPE;
   rows = values->shape[0];
   if (count(values) != rows * model->inputs || count(target) != rows) return FL_SHAPE;

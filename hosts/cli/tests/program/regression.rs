@@ -176,13 +176,17 @@ fn a_trainer_of_numbers_in_c_refuses_what_it_does_not_learn() {
     let (dir, _) = with_library();
     let dir = dir.path();
     let classes = "data.set={blobs: {train: 60, test: 30}}";
-    let mu = "protocol={use: fedprox, mu: 0.1, rounds: 1}";
-    for (change, why) in [
-        (classes, "it learns one number, and the task is another"),
-        (mu, "it has no proximal term, no offset and no clipping"),
+    let (_, said) = fails(dir, &["run", "spec.yaml", "--set", classes]);
+    let why = "it learns one number, and the task is another";
+    assert!(flat(&said).contains(why), "{said}");
+    let why = "its gradients take no proximal term, no offset and no clipping, which protocol `";
+    for change in [
+        "protocol={use: fedprox, mu: 0.1, rounds: 1}",
+        "protocol={use: scaffold, rounds: 1}",
+        "protocol={use: fedavg, rounds: 1, local: {epochs: 1, clip: 1}}",
     ] {
-        let (_, said) = fails(dir, &["run", "spec.yaml", "--set", change]);
-        assert!(flat(&said).contains(why), "{change}: {said}");
+        let (code, said) = fails(dir, &["check", "spec.yaml", "--set", change]);
+        assert!(code == 2 && flat(&said).contains(why), "{change}: {said}");
     }
     let absolute = "data.set.files.label.kind.number.loss=mae";
     let (code, said) = fails(dir, &["check", "spec.yaml", "--set", absolute]);

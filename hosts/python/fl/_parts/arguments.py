@@ -282,7 +282,8 @@ class Pass:
     rate: float = 1.0
     """The factor of the learning rate in this pass, only for a trainer with `scales_rate = True`."""
     proximal: tuple[float, Mapping] | None = None
-    """FedProx: adds `mu * (w - anchor)` to the gradient."""
+    """FedProx: adds `mu * (w - anchor)` to the gradient. As the next two, only for a trainer with
+    `takes_gradient_terms = True`."""
     gradient_offset: Mapping | None = None
     """SCAFFOLD: adds this to the gradient."""
     clip: float | None = None

@@ -117,6 +117,7 @@ def _describe(part, *_):
             "differentiable": hasattr(part, "vjp") and bool(getattr(part, "differentiable", True)),
             "feature_loss": bool(getattr(part, "takes_feature_loss", False)),
             "scales_rate": bool(getattr(part, "scales_rate", False)),
+            "gradient_terms": bool(getattr(part, "takes_gradient_terms", False)),
         }
         if (words := getattr(part, "vocabulary", None)) is not None:
             about["vocabulary"] = int(words)

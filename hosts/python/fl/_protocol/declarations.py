@@ -51,7 +51,7 @@ Part = Any
 Role = Literal["trainer", "generator", "aggregator", "selector", "privacy", "attack"]
 Ability = Literal[
     "parameters", "example-gradients", "features", "input-gradient", "equal-steps", "auxiliary-loss",
-    "feature-loss", "scaled-rate", "task-loss", "soft-targets",
+    "feature-loss", "scaled-rate", "gradient-terms", "task-loss", "soft-targets",
 ]  # fmt: skip
 LossName = Literal["cross-entropy", "mae", "mse", "huber", "norm", "kl"]
 TargetKind = Literal["classes", "multi-label", "pixels", "soft", "scores"]
@@ -199,6 +199,11 @@ class Training:
         if (self.epochs is None) == (self.steps is None):
             raise ValueError("must give `epochs` or `steps`" if self.epochs is None else "give `epochs` or `steps`, not both")
 
+    @property
+    def needs(self) -> list[Ability]:
+        """What the slot of a model that trains in this way `needs`."""
+        return [] if self.clip is None else ["gradient-terms"]
+
 
 @dataclass(frozen=True, kw_only=True)
 class RateStep:
@@ -257,8 +262,7 @@ class RoundTraining(Training):
 
     @property
     def needs(self) -> list[Ability]:
-        """What the slot of a model that trains in this way `needs`."""
-        return ["scaled-rate"] if self.rate else []
+        return [*super().needs, "scaled-rate"] if self.rate else super().needs
 
     def factor(self, round: int) -> float:
         """The factor of the learning rate in a round, counted from 1, with the bits of the linked
