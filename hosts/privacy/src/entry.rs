@@ -98,11 +98,25 @@ impl Entry {
         } else if self.reservation.data.key.is_empty() {
             why.insert("which rows it learnt from is not recorded");
         }
-        let declared = self.spending().nothing.get(&observer);
-        why.extend(declared.into_iter().flatten().map(String::as_str));
-        let seen = self.seen.get(&observer);
-        why.extend(seen.into_iter().flatten().map(String::as_str));
+        why.extend(self.reasons(observer));
         why
+    }
+
+    /// Returns why the run itself guarantees nothing.
+    fn reasons(&self, observer: Observer) -> impl Iterator<Item = &str> {
+        let declared = self.spending().nothing.get(&observer);
+        let seen = self.seen.get(&observer);
+        let all = declared
+            .into_iter()
+            .flatten()
+            .chain(seen.into_iter().flatten());
+        all.map(String::as_str)
+    }
+
+    /// Returns whether the run's own page guarantees something against an observer, whether or not
+    /// its rows are known.
+    pub fn guarantees(&self, observer: Observer) -> bool {
+        self.reservation.accountant.is_some() && self.reasons(observer).next().is_none()
     }
 
     /// Returns its name and seed.

@@ -63,11 +63,7 @@ fn joint_beside<'a>(
                 Some(why) => Protection::nothing(vec![why.clone()]),
                 None => all,
             };
-            if !group
-                .runs
-                .iter()
-                .any(|run| run.nothing(observer).is_empty())
-            {
+            if !group.runs.iter().any(|run| run.guarantees(observer)) {
                 continue;
             }
             let how = match all {

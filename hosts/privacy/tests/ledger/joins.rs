@@ -507,9 +507,22 @@ impl History {
         // pages and studies print that
         let named = runs.iter().map(|run| (run.label.clone(), run));
         let table = fl_study::joint(named, &make).filter(|_| runs.len() > 1);
-        for row in table.iter().flat_map(|table| &table.section.rows) {
+        let rows: Vec<&Vec<String>> = table.iter().flat_map(|t| &t.section.rows).collect();
+        for row in &rows {
             let about = said.iter().find(|(o, _)| o.to_string() == row[2]).unwrap();
             assert_eq!(row[3], about.1.to_string(), "{}", self.story.join("\n"));
+        }
+        // whoever reads a number of one of them reads what holds for all
+        let settled = shown.iter().filter(|line| line.end == End::Settled);
+        for line in settled.filter(|_| runs.len() > 1) {
+            let ((alone, _), _) = line.spent(&self.happened);
+            for (observer, _) in alone.iter().filter(|(_, p)| p.guarantee().is_some()) {
+                assert!(
+                    rows.iter().any(|row| row[2] == observer.to_string()),
+                    "nothing is said of all runs against {observer}\n{}",
+                    self.story.join("\n")
+                );
+            }
         }
     }
 }
