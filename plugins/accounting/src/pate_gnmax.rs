@@ -40,7 +40,7 @@ fn cost(
         } => (Some((threshold, check)), sigma),
         VoteNoise::Gaussian { sigma } | VoteNoise::Laplace { gamma: sigma } => (None, sigma),
     };
-    let said = |query: usize| {
+    let is_answered = |query: usize| {
         votes
             .answered
             .as_ref()
@@ -49,7 +49,9 @@ fn cost(
     let Some(counts) = counts else {
         // answered queries cost a changed^2 / sigma^2, the check of every query a changed^2 / (2
         // check^2)
-        let answered = (0..votes.queries).filter(|query| said(*query)).count() as f64;
+        let answered = (0..votes.queries)
+            .filter(|query| is_answered(*query))
+            .count() as f64;
         let all = votes.queries as f64;
         let one = |a: &f64| {
             let check = check.map_or(0.0, |(_, check)| all * gaussian(check / changed, *a));
@@ -62,14 +64,14 @@ fn cost(
     for (query, counts) in counts.iter().enumerate() {
         let mut sorted = counts.clone();
         sorted.sort_unstable();
-        *equal.entry((sorted, said(query))).or_default() += 1;
+        *equal.entry((sorted, is_answered(query))).or_default() += 1;
     }
     let mut total = vec![0.0; orders.len()];
-    for ((counts, said), times) in equal {
+    for ((counts, is_answered), times) in equal {
         let counts: Vec<f64> = counts.into_iter().map(f64::from).collect();
         let ln_q = cap_ln_q(ln_q(&counts, sigma), counts.len());
         for (sum, a) in total.iter_mut().zip(orders) {
-            let answer = if said {
+            let answer = if is_answered {
                 rdp(ln_q, sigma / changed, *a)
             } else {
                 0.0

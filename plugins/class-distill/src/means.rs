@@ -31,15 +31,15 @@ pub fn agrees<T: PartialOrd + Copy>(class: u32, outputs: ArrayView1<'_, T>) -> b
     metrics::argmax(outputs) == class as usize
 }
 
-/// Returns for each class the mean of the rows that count, in 64 bits and in their order. `said`
+/// Returns for each class the mean of the rows that count, in 64 bits and in their order. `answers`
 /// holds each client's classes and `classes x outputs`. The result has the same form, with the
 /// classes for which a row counts, ascending.
 pub fn mean_of_classes<'m, T: Into<f64> + PartialOrd + Copy + 'm>(
-    said: impl IntoIterator<Item = (&'m [u32], ArrayView2<'m, T>)>,
+    answers: impl IntoIterator<Item = (&'m [u32], ArrayView2<'m, T>)>,
     which: &Which,
 ) -> (Vec<u32>, Array2<f64>) {
     let (mut sums, mut width) = (BTreeMap::<u32, (f64, Vec<f64>)>::new(), 0);
-    for (classes, rows) in said {
+    for (classes, rows) in answers {
         width = rows.ncols();
         for (class, row) in classes.iter().zip(rows.rows()) {
             if *which == Which::Agreeing && !agrees(*class, row) {
@@ -63,10 +63,10 @@ impl Aggregator for MeanOfClasses {
     type Out = ClassMeans;
 
     fn aggregate(&mut self, _: &Round, inbox: &Inbox<ClassMeans>) -> Result<ClassMeans> {
-        let said = inbox
+        let answers = inbox
             .iter()
             .map(|m| (&m.body.rows[..], m.body.values.view()));
-        let (classes, means) = mean_of_classes(said, &self.which);
+        let (classes, means) = mean_of_classes(answers, &self.which);
         Ok(ClassMeans::new(classes, means.mapv(|v| v as f32)))
     }
 

@@ -80,20 +80,20 @@ impl CoDistill {
             .exchange_if(!on_scores, known);
         let all = match self.labels {
             Labels::Soft => {
-                let said = SOFT.answered_by(|client, ids| self.label(client, ids, soft));
-                let said = self.said(said).releases(&SOFT_PRIVACY).into(&ENSEMBLE);
-                all.exchange(forged(said, &SOFT_ATTACK))
+                let labels = SOFT.answered_by(|client, ids| self.label(client, ids, soft));
+                let labels = self.sampled(labels).releases(&SOFT_PRIVACY).into(&ENSEMBLE);
+                all.exchange(forged(labels, &SOFT_ATTACK))
             }
             Labels::Hard => {
-                let said = HARD.answered_by(|client, ids| self.label(client, ids, hard));
-                let said = self.said(said).releases(&HARD_PRIVACY).into(&ENSEMBLE);
-                all.exchange(forged(said, &HARD_ATTACK))
+                let labels = HARD.answered_by(|client, ids| self.label(client, ids, hard));
+                let labels = self.sampled(labels).releases(&HARD_PRIVACY).into(&ENSEMBLE);
+                all.exchange(forged(labels, &HARD_ATTACK))
             }
             Labels::Scores(_) => {
-                let said =
+                let labels =
                     SCORES.answered_by(|client, ids| self.label(client, ids, |scores| scores));
-                let said = self.said(said).releases(&SCORE_PRIVACY);
-                all.exchange(forged(said.into(&ENSEMBLE_OF_SCORES), &SCORE_ATTACK))
+                let labels = self.sampled(labels).releases(&SCORE_PRIVACY);
+                all.exchange(forged(labels.into(&ENSEMBLE_OF_SCORES), &SCORE_ATTACK))
             }
         };
         match (&self.reply, &self.labels) {
@@ -120,7 +120,7 @@ impl CoDistill {
     }
 
     /// Declares the properties that all kinds of labels share.
-    fn said<'p, U: Message>(&self, labels: Declared<'p, Ids, U>) -> Declared<'p, Ids, U> {
+    fn sampled<'p, U: Message>(&self, labels: Declared<'p, Ids, U>) -> Declared<'p, Ids, U> {
         // noise on labels does not hide which samples they label
         let labels = self.every_round(labels).leaks_besides(&CLIENT_FILTER);
         match self.resample {

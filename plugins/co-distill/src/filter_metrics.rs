@@ -40,8 +40,8 @@ pub(crate) fn judge(
     auroc(client, "filter.auroc", &ranks, &familiar);
     if let Some(x) = x {
         let scores = client.model(&MODEL)?.predict(x)?;
-        let said = metrics::classes(scores.view());
-        let right: Vec<bool> = said.iter().zip(truth).map(|(a, b)| a == b).collect();
+        let predicted = metrics::classes(scores.view());
+        let right: Vec<bool> = predicted.iter().zip(truth).map(|(a, b)| a == b).collect();
         auroc(client, "filter.auroc-right", &ranks, &right);
     }
     Ok(())

@@ -131,17 +131,17 @@ impl Aggregator for RobustLabels {
     type Out = SoftLabels;
 
     fn aggregate(&mut self, _: &Round, inbox: &Inbox<SoftLabels>) -> Result<SoftLabels> {
-        let mut said: BTreeMap<u32, Vec<Vec<f64>>> = BTreeMap::new();
+        let mut points_of: BTreeMap<u32, Vec<Vec<f64>>> = BTreeMap::new();
         let mut classes = 0;
         for mail in inbox.iter() {
             classes = mail.body.values.ncols();
             for (id, row) in mail.body.rows.iter().zip(mail.body.values.rows()) {
                 let row = row.iter().map(|v| f64::from(*v)).collect();
-                said.entry(*id).or_default().push(row);
+                points_of.entry(*id).or_default().push(row);
             }
         }
-        let mut out = Vec::with_capacity(said.len() * classes);
-        for points in said.values() {
+        let mut out = Vec::with_capacity(points_of.len() * classes);
+        for points in points_of.values() {
             let row = match &self.rule {
                 Rule::Spectral(eps) => spectral(points, *eps)?.0,
                 Rule::Median => median(points),
@@ -149,7 +149,7 @@ impl Aggregator for RobustLabels {
             };
             out.extend(row.into_iter().map(|v| v as f32));
         }
-        let rows: Vec<u32> = said.into_keys().collect();
+        let rows: Vec<u32> = points_of.into_keys().collect();
         let table = Array2::from_shape_vec((rows.len(), classes), out)?;
         Ok(SoftLabels::new(rows, table))
     }

@@ -181,8 +181,12 @@ impl PrivacyMechanism for Confident {
         let mut draws = noise.child("check", 0).draws();
         let check = |highest| draws.gaussian(highest, self.settings.check);
         self.answered = confident(counts, self.settings.threshold, check);
-        let said = self.answered.iter().enumerate().filter(|(_, said)| **said);
-        counts.retain_rows(&said.map(|(row, _)| row).collect::<Vec<_>>());
+        let kept = self
+            .answered
+            .iter()
+            .enumerate()
+            .filter(|(_, answered)| **answered);
+        counts.retain_rows(&kept.map(|(row, _)| row).collect::<Vec<_>>());
         let (mut draws, sigma) = (noise.child("counts", 0).draws(), self.settings.sigma);
         counts.values.mapv_inplace(|n| draws.gaussian(n, sigma));
         Ok(())

@@ -57,7 +57,7 @@ impl Protocol for Pate {
                 .unfinished
                 .into_iter()
                 .for_each(|text| client.note(text));
-            ballots(&taught.said, client.own().task().kind.outputs())
+            ballots(&taught.labels, client.own().task().kind.outputs())
         });
         let student = STUDENT.spec().at_server();
         Declaration::new()

@@ -49,7 +49,7 @@ pub(crate) fn asked_about(public: &Samples, queries: Option<usize>) -> Samples {
 /// The teachers' labels.
 pub(crate) struct TeacherLabels {
     /// The label of every query, teacher by teacher.
-    pub said: Vec<Vec<u32>>,
+    pub labels: Vec<Vec<u32>>,
     /// Number of teachers that saw examples of one class only, and so always predict it.
     pub constant: usize,
     /// A note, if the loss of one of them still fell when its training ended.
@@ -93,9 +93,9 @@ pub(crate) fn teachers(
             .map(|scores| metrics::classes(scores.view()))
             .with_context(|| format!("teacher {i} of partition {partition}"))
     };
-    let said = parts.iter().enumerate().map(speak).collect::<Result<_>>()?;
+    let labels = parts.iter().enumerate().map(speak).collect::<Result<_>>()?;
     Ok(TeacherLabels {
-        said,
+        labels,
         constant,
         unfinished,
         untrained,

@@ -141,7 +141,7 @@ impl TwoTierVote {
         for partition in 0..self.partitions {
             let pass = self.teacher.pass(Loss::CrossEntropy);
             let TeacherLabels {
-                said,
+                labels,
                 constant,
                 unfinished,
                 untrained,
@@ -150,7 +150,7 @@ impl TwoTierVote {
             constants += constant;
             without_step += untrained;
             let classes = client.own().task().kind.outputs();
-            let mail = said
+            let mail = labels
                 .into_iter()
                 .enumerate()
                 .map(|(i, one)| {
@@ -232,8 +232,8 @@ impl TwoTierVote {
                     let scores = read(party, model)?.predict(&public)?;
                     Ok(metrics::classes(scores.view()))
                 };
-                let said = models.0.iter().map(vote).collect::<Result<Vec<_>>>()?;
-                ballots(&said, classes)
+                let labels = models.0.iter().map(vote).collect::<Result<Vec<_>>>()?;
+                ballots(&labels, classes)
             },
         )
     }
@@ -424,9 +424,9 @@ impl TwoTierVote {
         let public = asked_about(client.public()?.samples(), self.server_queries);
         let classes = client.own().task().kind.outputs();
         let vote = |s: &mut Box<dyn Trainer>| Ok(metrics::classes(s.predict(&public)?.view()));
-        let said = students.iter_mut().map(vote).collect::<Result<Vec<_>>>()?;
+        let labels = students.iter_mut().map(vote).collect::<Result<Vec<_>>>()?;
         self.keep(client, students);
-        ballots(&said, classes)
+        ballots(&labels, classes)
     }
 
     /// Keeps the first student, if it is evaluated or a result; drops the others.

@@ -23,9 +23,9 @@ pub fn consistent_counts(votes: &[ArrayView2<'_, u32>], classes: usize) -> Array
     let rows = votes.first().map_or(0, |v| v.nrows());
     let mut counts = Array2::zeros((rows, classes));
     for table in votes {
-        for (row, said) in table.rows().into_iter().enumerate() {
-            if said.iter().all(|label| *label == said[0]) {
-                counts[[row, said[0] as usize]] += said.len() as f64;
+        for (row, labels) in table.rows().into_iter().enumerate() {
+            if labels.iter().all(|label| *label == labels[0]) {
+                counts[[row, labels[0] as usize]] += labels.len() as f64;
             }
         }
     }

@@ -46,8 +46,8 @@ impl Teachers {
                 let share = all[k] / all.iter().sum::<f64>();
                 let (scores, mut to) = (scores.to_vec(), vec![0.0; by.len()]);
                 // cross-entropy always goes with a class
-                let said = of_sample(Loss::CrossEntropy, Aim::Class(class), &scores, &mut to);
-                loss += share / n * said.map_or(f64::NAN, |(loss, _)| loss);
+                let term = of_sample(Loss::CrossEntropy, Aim::Class(class), &scores, &mut to);
+                loss += share / n * term.map_or(f64::NAN, |(loss, _)| loss);
                 by.assign(&(Array1::from(to) * (share / n)));
             }
             slope += &head.by_features(by_scores.view());

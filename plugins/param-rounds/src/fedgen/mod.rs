@@ -233,17 +233,17 @@ impl FedGen {
             let shape = vec![x.ncols()];
             let x = Samples::fresh(x, shape)?;
             let features = server.model(&GENERATOR)?.predict(&x)?.mapv(f64::from);
-            let said = teachers.of_batch(&features, &classes);
+            let of_teachers = teachers.of_batch(&features, &classes);
             let diversity = loss::diversity(&features, &noise.mapv(f64::from));
-            loss += said.0;
+            loss += of_teachers.0;
             alike += diversity.0;
             ensure!(
-                said.0.is_finite(),
+                of_teachers.0.is_finite(),
                 "parts.generator: its loss is {} at step {step} of {}; a smaller learning rate may help",
-                said.0,
+                of_teachers.0,
                 round.name
             );
-            let slope = said.1 + diversity.1 * self.diversity;
+            let slope = of_teachers.1 + diversity.1 * self.diversity;
             // the slope of the mean squared distance to this target is the slope by the features
             let half = (features.len() as f64) / 2.0;
             let target = (&features - &(slope * half)).mapv(|t| t as f32);
