@@ -21,7 +21,7 @@ pub struct ReportArgs {
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     /// Also write what a paper needs into this folder: the table of results as LaTeX and CSV, each
-    /// picture as SVG, and the papers of the methods as BibTeX.
+    /// picture as SVG and PDF, and the papers of the methods as BibTeX.
     #[arg(long, value_name = "DIR")]
     paper: Option<PathBuf>,
 }
@@ -125,8 +125,14 @@ fn paper(
             fl_report::bibliography(specs, catalogue.parts()).into(),
         ),
     ];
-    let pictures = fl_report::picture_files(page).into_iter();
-    files.extend(pictures.map(|(name, svg)| (format!("{name}.svg"), svg.into_bytes())));
+    for picture in fl_report::picture_files(page) {
+        let of = picture.files().into_iter();
+        let of = of.map(|(ending, content)| (format!("{}.{ending}", picture.name), content.into()));
+        files.extend(of);
+        if let Some(note) = picture.note() {
+            say(format_args!("note: {note}"));
+        }
+    }
     let mut written = Vec::new();
     for (name, content) in files {
         let file = dir.join(name);

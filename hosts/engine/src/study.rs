@@ -518,10 +518,15 @@ impl<'a> CheckedStudy<'a> {
         fl_files::write(&bib, fl_report::bibliography(specs, &parts).as_bytes())?;
         for (table, made) in self.tables.iter().zip(tables) {
             let page = fl_report::study(name, std::slice::from_ref(&made.section), &[]);
-            for (picture, svg) in fl_report::picture_files(&page) {
-                let file = to(&format!("-{}-{picture}.svg", table.name));
-                fl_files::write(&file, svg.as_bytes())?;
-                files.push(file);
+            for picture in fl_report::picture_files(&page) {
+                for (ending, content) in picture.files() {
+                    let file = to(&format!("-{}-{}.{ending}", table.name, picture.name));
+                    fl_files::write(&file, content)?;
+                    files.push(file);
+                }
+                if let Some(note) = picture.note() {
+                    log::info!("note: {note}");
+                }
             }
         }
         fl_files::write(&markdown, format!("{}\n", built.text).as_bytes())?;

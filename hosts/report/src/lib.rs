@@ -16,6 +16,7 @@ mod export;
 mod files;
 mod latex;
 mod page;
+mod pdf;
 mod picture_files;
 mod read;
 mod run_page;
@@ -33,7 +34,7 @@ pub use comparison_page::results_table;
 pub use export::{cell, csv, tensorboard};
 pub use latex::{table_csv, tables_tex};
 pub use page::{MOST, page, page_with};
-pub use picture_files::picture_files;
+pub use picture_files::{PictureFile, picture_files};
 pub use read::{
     Bytes, Cost, Entry, Metric, MetricDetails, Outcome, Run, RunRecord, Summary, Traffic,
     observer_of,

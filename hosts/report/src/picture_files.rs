@@ -1,5 +1,6 @@
-//! The pictures of a page as files of their own: SVG for a paper.
+//! The pictures of a page as files of their own, for a paper: SVG and PDF.
 
+use crate::pdf::pdf;
 use std::fmt::Write;
 
 /// The style sheet of pages, which has the colours.
@@ -7,10 +8,40 @@ const STYLE: &str = include_str!("style.css");
 /// The height of a line of a legend.
 const LINE: f64 = 18.0;
 
-/// Returns the plots of a page that this crate made, each with a name for its file, as SVG that needs no style
-/// sheet. The legend is a part of the picture. Maps of counts are left out.
-pub fn picture_files(page: &str) -> Vec<(String, String)> {
-    let mut all: Vec<(String, String)> = Vec::new();
+/// A picture of a page, on its own.
+pub struct PictureFile {
+    /// The name of its files, without an ending.
+    pub name: String,
+    /// SVG that needs no style sheet.
+    pub svg: String,
+    /// The same as PDF; `Err` has a character of its texts that Helvetica does not have.
+    pub pdf: Result<Vec<u8>, char>,
+}
+
+impl PictureFile {
+    /// Returns the endings and contents of its files.
+    pub fn files(&self) -> Vec<(&'static str, &[u8])> {
+        let pdf = self.pdf.iter().map(|pdf| ("pdf", &pdf[..]));
+        [("svg", self.svg.as_bytes())]
+            .into_iter()
+            .chain(pdf)
+            .collect()
+    }
+
+    /// Returns why there is no PDF.
+    pub fn note(&self) -> Option<String> {
+        let (name, lacking) = (&self.name, self.pdf.as_ref().err()?);
+        Some(format!(
+            "there is no {name}.pdf: its font, Helvetica, has no `{lacking}`; inkscape and \
+             rsvg-convert make one of {name}.svg"
+        ))
+    }
+}
+
+/// Returns the plots of a page that this crate made. The legend is a part of each picture. Maps of
+/// counts are left out.
+pub fn picture_files(page: &str) -> Vec<PictureFile> {
+    let mut all: Vec<PictureFile> = Vec::new();
     for figure in page.split("<figure>").skip(1) {
         let figure = figure.split("</figure>").next().unwrap_or_default();
         let title = file_name(between(figure, "<h3>", "</h3>").unwrap_or_default());
@@ -20,8 +51,12 @@ pub fn picture_files(page: &str) -> Vec<(String, String)> {
         };
         let legend = between(figure, "<ul class=\"legend\">", "</ul>").unwrap_or_default();
         // runs of a comparison have pictures of one name
-        if !all.iter().any(|(known, _)| *known == title) {
-            all.extend(alone(svg, legend).map(|picture| (title, picture)));
+        if !all.iter().any(|known| known.name == title) {
+            all.extend(alone(svg, legend).map(|svg| PictureFile {
+                name: title,
+                pdf: pdf(&svg),
+                svg,
+            }));
         }
     }
     all
@@ -131,8 +166,8 @@ mod tests {
         );
         let all = picture_files(&page);
         assert_eq!(all.len(), 1);
-        let (title, svg) = &all[0];
-        assert_eq!(title, "y-by-x");
+        let PictureFile { name, svg, pdf } = &all[0];
+        assert_eq!(name, "y-by-x");
         assert!(
             svg.starts_with("<svg xmlns=") && svg.trim_end().ends_with("</svg>"),
             "{svg}"
@@ -152,5 +187,55 @@ mod tests {
         );
         let open = svg.matches("<g").count();
         assert_eq!(open, svg.matches("</g>").count());
+        // the PDF of the same size has the same texts, lines, marks, colours, dashes and bands
+        let pdf = String::from_utf8_lossy(pdf.as_ref().unwrap()).into_owned();
+        assert!(pdf.starts_with("%PDF-1.7") && pdf.contains("/MediaBox [0 0 360 222]"));
+        let texts = svg.split("</text>").filter_map(|of| of.rsplit_once("\">"));
+        let texts = texts.map(|(_, text)| text.replace("&lt;", "<").replace("&gt;", ">"));
+        let mut texts: Vec<String> = texts.map(|text| text.replace("&amp;", "&")).collect();
+        assert!(
+            texts
+                .pop()
+                .is_some_and(|after| after.is_empty() || after.contains('<'))
+        );
+        for text in &texts {
+            assert!(pdf.contains(&format!("({text}) Tj")), "{text}: {pdf}");
+        }
+        assert_eq!(pdf.matches(" Tj").count(), svg.matches("</text>").count());
+        let strokes = svg.matches("<line").count() + svg.matches("<polyline").count();
+        assert_eq!(pdf.matches("\nS\n").count(), strokes);
+        let fills = svg.matches("<path").count() + svg.matches("<circle").count();
+        assert_eq!(pdf.matches("\nf\n").count(), fills);
+        // #0072b2, and the second line's dashes and its own line of the legend
+        assert_eq!(
+            pdf.matches("0 0.44705883 0.69803923 RG").count(),
+            2,
+            "{pdf}"
+        );
+        assert_eq!(pdf.matches("[7 4] 0 d").count(), 2, "{pdf}");
+        assert!(
+            pdf.contains("/O.16 gs") && pdf.contains("/ca 0.16"),
+            "{pdf}"
+        );
+    }
+
+    #[test]
+    fn a_picture_with_a_character_that_its_font_lacks_has_no_pdf_and_says_why() {
+        let picture = |label: &str| {
+            let line = Line {
+                label: label.into(),
+                style: 0,
+                dots: Vec::new(),
+            };
+            let drawn = lines(&[line], "x", "y", false, [0.0, 9.0]);
+            let page = figure("y", "", &drawn, &[(0, label)], &table(&[], &[]));
+            picture_files(&page.into_string()).remove(0)
+        };
+        let known = picture("0.5 ± 0.1 … é");
+        assert_eq!((known.files().len(), known.note()), (2, None));
+        let greek = picture("α = 1");
+        let note = greek.note().unwrap();
+        assert_eq!(greek.files().len(), 1);
+        assert!(note.starts_with("there is no y.pdf: its font, Helvetica, has no `α`"));
     }
 }

@@ -508,6 +508,8 @@ fn a_report_for_a_paper_has_tables_pictures_and_references() {
     for name in ["results.csv", "results.tex", "methods.bib", "accuracy.svg"] {
         assert!(said.contains(name) && !read(name).is_empty(), "{said}");
     }
+    let pdf = fs::read(d.join("paper/accuracy.pdf")).unwrap();
+    assert!(said.contains("accuracy.pdf") && pdf.starts_with(b"%PDF-"));
     let csv = read("results.csv");
     assert!(
         csv.starts_with(",a,b\n") && csv.contains("\naccuracy,0."),

@@ -134,6 +134,8 @@ fn a_page_draws_what_the_tables_say() {
     );
     // what a paper needs besides: its pictures, and the papers of the methods
     let svg = dir.path().join("runs/studies/s-t-accuracy-by-rounds.svg");
+    let pdf = fs::read(svg.with_extension("pdf")).unwrap();
+    assert!(pdf.starts_with(b"%PDF-"));
     assert!(
         fs::read_to_string(svg)
             .unwrap()
