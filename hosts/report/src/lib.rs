@@ -41,5 +41,5 @@ pub use read::{
 };
 pub use specs::shown_models;
 pub use study_page::{Picture, RunLine, Section, Spot, study};
-pub use text::is_bound;
+pub use text::{inline, is_bound};
 pub use watch_page::watch_page;

@@ -121,7 +121,7 @@ fn plain(value: f64) -> String {
 }
 
 /// Formats a value on one line: `{use: mean, trim: 0.1}`.
-pub(crate) fn inline(value: &Value) -> String {
+pub fn inline(value: &Value) -> String {
     match value {
         Value::Null => "none".into(),
         Value::Bool(b) => b.to_string(),

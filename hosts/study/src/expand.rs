@@ -6,9 +6,9 @@ use crate::file::{File, RawColumn, RawItem, RawTable, Scalar};
 use crate::grid::{At, PlannedRow, grid, key};
 use crate::model::{Item, Position, RunSpec, Table};
 use crate::plots::plots;
-use crate::seeds::text;
 use fl_core::settings::{Settings, Step};
 use fl_registry::Places;
+use fl_report::inline;
 use serde_yaml::{Mapping, Value};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -59,7 +59,7 @@ pub(crate) fn missing(file: &File, folder: &Path) -> Vec<At> {
             Some(Value::Mapping(all)) => {
                 for (called, base) in all {
                     let name = base.as_str().map(str::to_string);
-                    let called = key(&text(called));
+                    let called = key(&inline(called));
                     look(at(&[key("grid"), key("base"), called]), name.as_ref());
                 }
             }
@@ -240,11 +240,11 @@ impl OneTable<'_> {
                 .as_ref()
                 .map(|Scalar(value)| value)
                 .or(all.published.get(&raw.name))
-                .map(text),
+                .map(inline),
             text: raw
                 .text
                 .iter()
-                .map(|(key, value)| (text(key), text(value)))
+                .map(|(key, value)| (inline(key), inline(value)))
                 .collect(),
         };
         let items: Vec<Item> = rows
@@ -351,7 +351,7 @@ impl OneTable<'_> {
             self.shown(&[key("title")], title);
         }
         for (name, value) in &raw.published {
-            let name = text(name);
+            let name = inline(name);
             let path = [key("published"), key(&name)];
             if !names.contains(&name) && self.has_rows() {
                 let text = format!("no row is called `{name}`; rows: {}", list(&names));
@@ -485,7 +485,7 @@ fn list(names: &BTreeSet<String>) -> String {
 }
 
 fn assignments(values: &Mapping) -> Vec<String> {
-    let one = |(path, value): (&Value, &Value)| assignment(&text(path), value);
+    let one = |(path, value): (&Value, &Value)| assignment(&inline(path), value);
     values.iter().map(one).collect()
 }
 

@@ -55,6 +55,12 @@ fn a_grid_is_every_combination() {
         ]
     );
     assert_eq!(table.rows[3].published.as_deref(), Some("82.0 +- 0.6"));
+    let study = read(
+        "name: s\ntables:\n- name: g\n  base: a.yaml\n  grid: { parts.aggregator.use: [mean], protocol: \
+         [{ use: fedavg, rounds: 3 }] }\n",
+    );
+    let name = &study.unwrap().tables[0].rows[0].name;
+    assert_eq!(name, "mean, protocol = {use: fedavg, rounds: 3}");
 }
 
 #[test]

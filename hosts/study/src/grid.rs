@@ -3,8 +3,8 @@
 use crate::MAX_RUNS;
 use crate::file::RawItem;
 use crate::model::Position;
-use crate::seeds::text;
 use fl_core::settings::Step;
+use fl_report::inline;
 use serde_yaml::{Mapping, Value};
 
 /// A mistake: the path of a value, and its correction.
@@ -52,12 +52,12 @@ pub(crate) fn grid(
             Value::Sequence(values) => values.iter().map(|v| (None, v.clone())).collect(),
             Value::Mapping(values) => values
                 .iter()
-                .map(|(name, v)| (Some(text(name)), v.clone()))
+                .map(|(name, v)| (Some(inline(name)), v.clone()))
                 .collect(),
             other => {
                 wrong(format!(
                     "must be a list of values, or values by name, got {}",
-                    text(other)
+                    inline(other)
                 ));
                 continue;
             }
@@ -75,9 +75,12 @@ pub(crate) fn grid(
             for (name, value) in &values {
                 let mut row = row.clone();
                 row.set.push((path.into(), value.clone()));
-                let plain = name.clone().unwrap_or(text(value));
+                let plain = name.clone().unwrap_or(inline(value));
+                // a part has its name without `use`
                 let usual = match (name, path.rsplit('.').next()) {
-                    (None, Some(last)) if path != "base" => format!("{last} = {plain}"),
+                    (None, Some(last)) if path != "base" && last != "use" => {
+                        format!("{last} = {plain}")
+                    }
                     _ => plain.clone(),
                 };
                 let before = &row.item.name;

@@ -70,10 +70,9 @@ fn last_word(path: &str) -> &str {
     path.rsplit('.').next().unwrap_or(path)
 }
 
-/// Returns the name of a position in words: `fedavg` instead of `use = fedavg`.
+/// Returns the name of a position in words: `t 2` instead of `t = 2`.
 fn words(place: &Position) -> String {
-    let name = place.name.strip_prefix("use = ").unwrap_or(&place.name);
-    name.replace(" = ", " ")
+    place.name.replace(" = ", " ")
 }
 
 struct PlotLines<'a> {

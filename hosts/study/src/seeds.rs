@@ -1,6 +1,7 @@
-//! The seeds of a row, and values as texts.
+//! The seeds of a row.
 
 use crate::MAX_RUNS;
+use fl_report::inline;
 use serde_yaml::Value;
 use std::collections::BTreeSet;
 
@@ -9,7 +10,7 @@ pub(crate) fn seeds_of(value: &Value) -> Result<Vec<u64>, String> {
     let wrong = || {
         format!(
             "must be a number, a range such as 1-10, or a list of numbers, got {}",
-            text(value)
+            inline(value)
         )
     };
     let seeds: Vec<u64> = match value {
@@ -34,15 +35,7 @@ pub(crate) fn seeds_of(value: &Value) -> Result<Vec<u64>, String> {
         true => Ok(seeds),
         false => Err(format!(
             "must be at least one seed, and none twice, got {}",
-            text(value)
+            inline(value)
         )),
-    }
-}
-
-/// Formats a value as YAML on one line.
-pub(crate) fn text(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
-        other => serde_json::to_string(other).unwrap_or_default(),
     }
 }

@@ -152,7 +152,7 @@ impl StudyFile {
             let width: usize = after.map(|(_, values)| count(values)).product();
             let nth = cell.row / width % count(values);
             let value = match values {
-                Value::Mapping(named) => key(&crate::seeds::text(named.keys().nth(nth)?)),
+                Value::Mapping(named) => key(&fl_report::inline(named.keys().nth(nth)?)),
                 _ => Step::Item(nth),
             };
             return below(&[key("grid"), key(set), value]);
