@@ -111,10 +111,18 @@ impl Catalogue {
         }
         let near = nearest(name, fitting.iter().flat_map(|p| p.names()));
         let (is, known) = (show(&name.into()), names(fitting.iter().copied()));
+        let word = fitting.iter().find_map(|part| word_of(part, name));
         Err(match (self.named(name).first(), near) {
             (Some(other), _) => {
                 let other = other.role.with_article();
                 format!("no {role} is called {is}: that is {other}; known: {known}")
+            }
+            _ if word.is_some() => {
+                let instead = word.unwrap_or_default();
+                format!("no {role} is called {is}; write `{instead}`")
+            }
+            _ if role == Role::Selector && name == "all" => {
+                format!("no {role} is called {is}; leave the slot out, and all are taken")
             }
             (None, Some(near)) => {
                 format!("no {role} is called {is}; did you mean `{near}`? known: {known}")
@@ -130,6 +138,13 @@ impl Catalogue {
             Some(near) => format!("no part is called {is}; did you mean `{near}`?"),
             None => format!("no part is called {is}; {ELSEWHERE}"),
         }
+    }
+
+    /// The role of the parts in slots of this name, if a protocol has one.
+    pub fn role_of_slot(&self, name: &str) -> Option<Role> {
+        let protocols = self.of_role(Role::Protocol).filter_map(example);
+        let mut slots = protocols.flat_map(|protocol| protocol.slots());
+        Some(slots.find(|slot| slot.name == name)?.role)
     }
 
     /// The parts that can stand in `slot`.
@@ -156,6 +171,21 @@ pub(crate) fn takes(slot: &SlotSpec) -> String {
         "" => slot.role.with_article(),
         signature => format!("{}, {signature}", slot.role.with_article()),
     }
+}
+
+/// A part that has a setting of which `name` is a choice: `{ use: dfdx, net: lenet }`.
+fn word_of(part: &PartDecl, name: &str) -> Option<String> {
+    let ValueType::Group { fields, .. } = (part.describe)().group() else {
+        return None;
+    };
+    let has = |of: &ValueType| match of.plain().0 {
+        ValueType::Choice { words, .. } => {
+            words.iter().any(|w| w.name == name && w.value.is_none())
+        }
+        _ => false,
+    };
+    let field = fields.into_iter().find(|field| has(&field.accepts))?;
+    Some(format!("{{ use: {}, {}: {name} }}", part.name, field.name))
 }
 
 /// A protocol with its defaults, and with whatever will do where there is none.

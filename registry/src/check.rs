@@ -7,7 +7,7 @@ use crate::document::Document;
 use crate::sections::{Clients, DataSection};
 use crate::spanned_value::{Node, below, key};
 use fl_core::message::{Ids, Message};
-use fl_core::settings::{Reader, Step, Value, show};
+use fl_core::settings::{Reader, Step, Value, ValueType, show};
 use fl_core::{CheckedSettings, ExchangeSpec, PartDecl, Protocol, Role, SlotSpec};
 use std::path::Path;
 
@@ -100,8 +100,8 @@ impl<'a> Checker<'a> {
         })
     }
 
-    /// Everything that was noted, or `done`.
-    pub fn finish<T>(mut self, done: Option<T>) -> Result<T, Mistakes> {
+    /// Everything that was noted, or `done`; `data` describes the section of this name.
+    pub fn finish<T>(mut self, done: Option<T>, data: &ValueType) -> Result<T, Mistakes> {
         match done {
             Some(done) if self.mistakes.is_empty() => Ok(done),
             _ => {
@@ -112,7 +112,7 @@ impl<'a> Checker<'a> {
                     told.extend(new.then(|| mistake.clone()));
                     new
                 });
-                self.say_where_settings_are();
+                self.say_where_settings_are(data);
                 if self.mistakes.is_empty() {
                     self.note(
                         &[],
@@ -229,15 +229,13 @@ impl<'a> Checker<'a> {
             None => names(catalogue.parts().iter().copied()),
         };
         let Value::Mapping(map) = value else {
-            let form = value
-                .as_str()
-                .map(|name| format!("; write `{{ use: {name} }}`"));
-            let text = format!(
-                "must be a mapping whose `use` names {what}, got {}{}; known: {}",
-                show(value),
-                form.unwrap_or_default(),
-                known()
-            );
+            let of_name = value.as_str().map(|name| (name, catalogue.named(name)));
+            let then = match of_name {
+                Some((name, parts)) if !parts.is_empty() => format!("write `{{ use: {name} }}`"),
+                _ => format!("known: {}", known()),
+            };
+            let got = show(value);
+            let text = format!("must be a mapping whose `use` names {what}, got {got}; {then}");
             self.note(path, text);
             return None;
         };

@@ -1,5 +1,6 @@
 //! Where a setting is that a spec has in a place that does not know it.
 
+use crate::catalogue::example;
 use crate::check::Checker;
 use crate::diagnostics::Mistake;
 use fl_core::settings::{Step, Value, ValueType};
@@ -11,9 +12,30 @@ const SHOWN: usize = 4;
 /// Of more mistakes, or parts, none is looked for: a spec of a person has fewer.
 const MOST: usize = 20;
 
+/// Words of papers and of other frameworks, in small letters with `-`, and ours for a setting or a
+/// slot. The book's page of words has more.
+const WORDS: [(&str, &str); 15] = [
+    ("batch-size", "batch"),
+    ("clients-per-round", "cohort"),
+    ("fraction", "cohort"),
+    ("fraction-fit", "cohort"),
+    ("join-ratio", "cohort"),
+    ("learning-rate", "lr"),
+    ("local-epochs", "epochs"),
+    ("local-steps", "steps"),
+    ("max-grad-norm", "clip"),
+    ("network", "net"),
+    ("num-clients", "clients"),
+    ("num-rounds", "rounds"),
+    ("participation", "cohort"),
+    ("sigma", "noise-multiplier"),
+    ("strategy", "aggregator"),
+];
+
 impl Checker<'_> {
-    /// Adds to each setting that is nowhere known where the spec's parts have one of its name.
-    pub fn say_where_settings_are(&mut self) {
+    /// Adds to each setting that is nowhere known where the spec's parts, or its `data`, have one of
+    /// its name, or that it is a slot.
+    pub fn say_where_settings_are(&mut self, data: &ValueType) {
         // the key is wrong, and not the value under it
         let unknown = |m: &Mistake| m.at.1;
         if !self.mistakes.iter().any(unknown) {
@@ -25,11 +47,21 @@ impl Checker<'_> {
             let Some(Step::Key(name)) = mistake.path.last() else {
                 continue;
             };
+            let theirs = name.to_lowercase().replace('_', "-");
+            let ours = WORDS.iter().find(|(word, _)| *word == theirs);
+            let name = ours.map_or(&name[..], |(_, ours)| ours);
+            let in_slots = mistake.path.contains(&Step::Key("parts".into()));
             let mut found = Vec::new();
             for (place, part) in parts.iter().take(MOST) {
                 let paths = setting_paths(&(part.describe)().group(), name);
                 found.extend(paths.iter().map(|path| format!("`{place}.{path}`")));
+                let slots = example(part).map_or(Vec::new(), |protocol| protocol.slots());
+                if !in_slots && slots.iter().any(|slot| slot.name == name) {
+                    found.push(format!("`parts.{name}`"));
+                }
             }
+            let of_data = setting_paths(data, name);
+            found.extend(of_data.iter().map(|path| format!("`data.{path}`")));
             found.truncate(SHOWN);
             if !found.is_empty() {
                 mistake.text += &format!("; there is {}", found.join(" and "));
@@ -41,7 +73,7 @@ impl Checker<'_> {
     fn parts_by_place(&self, spec: &Value) -> Vec<(String, &'static PartDecl)> {
         let mut all = Vec::new();
         let mut add = |place: String, value: &Value, role: Option<Role>| {
-            let name = value.get("use").and_then(Value::as_str);
+            let name = value.get("use").unwrap_or(value).as_str();
             let found = name.and_then(|name| match role {
                 Some(role) => self.catalogue.find(role, name).ok(),
                 None => self.catalogue.named(name).first().copied(),

@@ -182,7 +182,7 @@ impl Document {
         let all = top.zip(data).zip(written.zip(stages));
         let notes = std::mem::take(&mut check.notes);
         let foreseen = std::mem::take(&mut check.foreseen);
-        let ((mut top, data), (written, stages)) = check.finish(all)?;
+        let ((mut top, data), (written, stages)) = check.finish(all, &D::value_type())?;
         if let Some(ledger) = &mut top.ledger {
             let folder = Path::new(&self.file).parent().unwrap_or(Path::new(""));
             let path = folder.join(&ledger.path);

@@ -155,6 +155,76 @@ fn every_mistake_says_what_would_be_right() {
 }
 
 #[test]
+fn what_stands_in_the_wrong_place_or_form_says_the_right_one() {
+    let model = "  model: { use: net }";
+    let mean = "  aggregator: { use: mean }";
+    let cases = [
+        // a slot, a setting of the protocol and one of the data, at the top
+        (
+            "data: {}",
+            "data: {}\naggregator: mean",
+            "; there is `parts.aggregator`",
+        ),
+        (
+            "data: {}",
+            "data: {}\nrounds: 5",
+            "; there is `protocol.rounds`",
+        ),
+        (
+            "data: {}",
+            "data: {}\nsize: 5",
+            "; there is `data.public.size`",
+        ),
+        // words of other frameworks
+        (
+            "data: {}",
+            "data: {}\nnum_rounds: 5",
+            "; there is `protocol.rounds`",
+        ),
+        (
+            "data: {}",
+            "data: {}\nfraction_fit: 0.5",
+            "; there is `parts.cohort`",
+        ),
+        (
+            "rounds: 1 }",
+            "rounds: 1, Learning_Rate: 1 }",
+            "; there is `parts.model.optimiser.sgd.lr`",
+        ),
+        // the protocol may be no more than a name
+        (
+            "{ use: rounds, rounds: 1 }",
+            "rounds\naggregator: mean",
+            "; there is `parts.aggregator`",
+        ),
+        // a part's name needs no list of all others
+        (
+            mean,
+            "  aggregator: mean",
+            "got `mean`; write `{ use: mean }`",
+        ),
+        // a choice of a trainer's setting, in the trainer's place
+        (
+            model,
+            "  model: { use: frozen }",
+            "no trainer is called `frozen`; write `{ use: net, optimiser: frozen }`",
+        ),
+        (
+            mean,
+            "  aggregator: { use: mean }\n  cohort: { use: all }",
+            "no selector is called `all`; leave the slot out, and all are taken",
+        ),
+    ];
+    for (from, to, says) in cases {
+        let said = wrong(&edited(&[(from, to)]));
+        assert!(
+            said.lines().any(|line| line.ends_with(says)),
+            "{to}: {said}"
+        );
+    }
+}
+
+#[test]
 fn what_is_no_yaml_says_what_a_person_did() {
     for (text, says) in [
         (
