@@ -18,6 +18,6 @@ pub use answer::answer_of;
 pub use answers::pretty;
 pub use case_files::{Ask, CaseFiles, Choice, TestOptions, Tested};
 pub use file::File;
-pub use named::{part, role};
+pub use named::{part, role, word};
 pub use trial::{Part, SLOT, aggregated, guarded, released, trial};
 pub use verdict::{CaseResult, Outcome, Snapshot, Verdict, fulfils, snapshot, unused_answers};

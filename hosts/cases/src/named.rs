@@ -3,23 +3,28 @@
 use fl_core::{PartDecl, Role};
 use fl_registry::Catalogue;
 
-/// The role of this name, or of its first word.
+/// The word for a role on a command line: the first of its name.
+pub fn word(role: Role) -> &'static str {
+    role.name().split(' ').next().unwrap_or_default()
+}
+
+/// The role of this name, or of its first word, in the plural too.
 ///
 /// # Errors
 /// If there is none: names the nearest and all.
 pub fn role(name: &str) -> Result<Role, String> {
-    let short = |role: &Role| role.name().split(' ').next().unwrap_or_default();
+    let one = name.strip_suffix('s').unwrap_or(name);
     Role::ALL
         .iter()
         .copied()
-        .find(|r| short(r) == name || r.name() == name)
+        .find(|r| word(*r) == one || r.name() == one)
         .ok_or_else(|| {
             if let "data-set" | "data set" | "dataset" | "set" = name {
                 return String::from(
                     "a data set is no part: `fl data list` shows the sets, and the book's page `A data set` how to write one",
                 );
             }
-            let known: Vec<&str> = Role::ALL.iter().map(short).collect();
+            let known: Vec<&str> = Role::ALL.iter().map(|role| word(*role)).collect();
             let near = match name {
                 "method" => Some("protocol"),
                 _ => fl_core::settings::nearest(name, known.iter().copied()),

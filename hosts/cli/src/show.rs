@@ -88,9 +88,19 @@ pub fn inspect(name: &str, json: bool, catalogue: &Catalogue) -> Done {
         let mut all = inspect_topics::names(catalogue);
         all.extend(catalogue.parts().iter().map(|p| p.name.to_string()));
         let near = fl_core::settings::nearest(name, all.iter().map(String::as_str));
-        let hint = match near {
-            Some(near) => format!("did you mean `{near}`? `fl list` and `fl data list` show all"),
-            None => {
+        let of_slot = catalogue.role_of_slot(name);
+        let hint = match (of_slot.or(role(name).ok()), near) {
+            (Some(of), _) => {
+                let what = if of_slot.is_some() { "slot" } else { "role" };
+                format!(
+                    "it is a {what}, whose parts `fl list {}` shows",
+                    fl_cases::word(of)
+                )
+            }
+            (None, Some(near)) => {
+                format!("did you mean `{near}`? `fl list` and `fl data list` show all")
+            }
+            (None, None) => {
                 "`fl list` and `fl data list` show all; --plugin adds those of a library".into()
             }
         };

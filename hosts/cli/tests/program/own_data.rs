@@ -167,6 +167,27 @@ fn sets_splits_and_networks_can_be_listed() {
     );
 }
 
+#[test]
+fn a_role_and_a_slot_lead_to_the_list_of_their_parts() {
+    let dir = tempfile::tempdir().unwrap();
+    let list = out(dir.path(), &["list", "selector"]);
+    assert_eq!(out(dir.path(), &["list", "selectors"]), list);
+    for (name, hint) in [
+        ("aggregator", "`fl list aggregator`"),
+        (
+            "cohort",
+            "it is a slot, whose parts `fl list selector` shows",
+        ),
+        (
+            "attacks",
+            "it is a role, whose parts `fl list attack` shows",
+        ),
+    ] {
+        let (_, error) = fails(dir.path(), &["inspect", name]);
+        assert!(error.contains(hint), "{error}");
+    }
+}
+
 /// A part called `mean` is meant more often than the words of that name.
 #[test]
 fn a_part_is_shown_with_all_its_settings_and_without_words_of_its_name() {
