@@ -137,11 +137,16 @@ enum Command {
     /// case differs.
     ///
     /// A file of cases is YAML, `cases: [..]`. A case has a `name`, a `part` (`aggregator mean`),
-    /// its `settings`, and an `input` as `fl try` reads it, with a `seed` (0). The answer is
-    /// compared with the one in the file of answers: all bits, or with `close: 1.0e-6` up to that
-    /// distance (relative to 1 and to the number). Instead a case can give bounds,
-    /// `within: { tensors.w: [0, 1] }`, or `refused: TEXT`, a text that the error contains.
-    /// `conformance: true` instead of an input checks the part against its role and its properties.
+    /// its `settings`, and an `input` as `fl try` reads it, with a `seed` (0).
+    ///
+    /// The answer is compared with the one in the file of answers: all bits, or with
+    /// `close: 1.0e-6` up to that distance (relative to 1 and to the number).
+    ///
+    /// In place of an answer a case can give bounds, `within: { tensors.w: [0, 1] }`, or
+    /// `refused: TEXT`, a text that the error contains.
+    ///
+    /// `conformance: true` in place of an input checks the part against its role and its
+    /// properties.
     #[command(
         after_help = "Examples:\n  fl test tests/cases\n  fl test --conformance trimmed-mean"
     )]
