@@ -1,6 +1,7 @@
 //! [`Curve`]: measurements by round, with the costs up to each.
 
 use crate::read::{Cost, Metric, Run};
+use crate::svg;
 use fl_core::privacy::Observer;
 use std::collections::BTreeMap;
 
@@ -60,7 +61,7 @@ impl Curve<'_> {
     }
 }
 
-/// Returns every curve of a run, in order of their first points.
+/// Returns every curve of a run: scores first, and else in order of their first points.
 pub(crate) fn curves(run: &Run) -> Vec<Curve<'_>> {
     let mut all: Vec<Curve<'_>> = Vec::new();
     let mut places: BTreeMap<&str, usize> = BTreeMap::new();
@@ -90,6 +91,7 @@ pub(crate) fn curves(run: &Run) -> Vec<Curve<'_>> {
             cost,
         });
     }
+    all.sort_by_key(|curve| !svg::is_score(curve.name));
     all
 }
 

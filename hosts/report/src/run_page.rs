@@ -78,9 +78,7 @@ const HEADLINES: usize = 4;
 fn head(run: &Run) -> Markup {
     let outcome = run.summary.as_ref().map(|s| &s.outcome);
     let crossed = run.bytes();
-    let mut last = run.last();
-    // what models are compared by comes first
-    last.sort_by_key(|metric| svg::range(&metric.name, 1.0)[0] != 0.0);
+    let last = run.last();
     let guarantees = outcome.and_then(|o| o.guarantees()).unwrap_or_default();
     // observers with one guarantee share a headline
     let mut headlines: Vec<(String, String)> = Vec::new();

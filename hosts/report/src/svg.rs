@@ -179,6 +179,11 @@ pub(crate) fn range(name: &str, scale: f64) -> [f64; 2] {
     }
 }
 
+/// Returns whether a measure of this name is a score between 0 and 1.
+pub(crate) fn is_score(name: &str) -> bool {
+    range(name, 1.0)[0] == 0.0
+}
+
 /// Returns what the bands of these lines mean; empty if none is drawn. `over` names what spreads.
 pub(crate) fn bands(all: &[Line], over: &str) -> String {
     match all.iter().flat_map(|l| &l.dots).any(|d| d.spread > 0.0) {

@@ -15,7 +15,7 @@ pub use outcome::{Outcome, Summary, Traffic, observer_of};
 pub use record::RunRecord;
 
 use crate::files::{all_regular, lines, pictures, whole};
-use crate::text;
+use crate::{svg, text};
 use anyhow::{Context, bail};
 use damage::{contradiction, not_done, other_costs};
 use fl_core::Result;
@@ -303,7 +303,8 @@ impl Run {
         self.journal.iter().any(|e| e.privacy.is_some())
     }
 
-    /// Returns the last measurement of each name, in order of their first.
+    /// Returns the last measurement of each name: scores, by which models are compared, first, and
+    /// else in order of their first.
     pub fn last(&self) -> Vec<&Metric> {
         let mut last: Vec<&Metric> = Vec::new();
         let mut places: BTreeMap<&str, usize> = BTreeMap::new();
@@ -316,6 +317,7 @@ impl Run {
                 }
             }
         }
+        last.sort_by_key(|metric| !svg::is_score(&metric.name));
         last
     }
 }
