@@ -65,7 +65,8 @@ pub fn isolation_notes<D>(spec: &Spec<D>) -> Vec<String> {
     opened.chain(gap).chain(refused).collect()
 }
 
-/// What the spec lets a library do beyond a sandbox that reads the spec's folder, and whether it may.
+/// What the spec lets a library do beyond a sandbox that reads the spec's folder, and whether it
+/// may.
 fn opened(library: &Library) -> Option<String> {
     let (asked, outside) = match library
         .isolate
@@ -302,8 +303,9 @@ mod linux {
     /// The most files that a process may have open.
     const FILES: u64 = 256;
 
-    /// Ends this process, and all that its library has begun in its group, when the program needs it
-    /// no more: a library that never returns does not outlive that. Comes back when that is certain.
+    /// Ends this process, and all that its library has begun in its group, when the program needs
+    /// it no more: a library that never returns does not outlive that. Comes back when that is
+    /// certain.
     fn watch(socket: UnixStream) -> Result<()> {
         let (ready, begun) = std::sync::mpsc::channel();
         let watch = move || {

@@ -101,8 +101,8 @@ impl Catalogue {
         self
     }
 
-    /// The same parts, for specs of other users: every library that such a spec names gets processes
-    /// of its own, with the default limits, whatever the spec and its index say; none if
+    /// The same parts, for specs of other users: every library that such a spec names gets
+    /// processes of its own, with the default limits, whatever the spec and its index say; none if
     /// [`Catalogue::isolating`] turned that off. A module of Python cannot have that: it is refused
     /// without `modules`.
     pub fn for_foreign_specs(mut self, modules: bool) -> Self {

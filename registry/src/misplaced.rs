@@ -33,8 +33,8 @@ const WORDS: [(&str, &str); 15] = [
 ];
 
 impl Checker<'_> {
-    /// Adds to each setting that is nowhere known where the spec's parts, or its `data`, have one of
-    /// its name, or that it is a slot.
+    /// Adds to each setting that is nowhere known where the spec's parts, or its `data`, have one
+    /// of its name, or that it is a slot.
     pub fn say_where_settings_are(&mut self, data: &ValueType) {
         // the key is wrong, and not the value under it
         let unknown = |m: &Mistake| m.at.1;

@@ -19,7 +19,8 @@ const CACHE: &str = "__pycache__";
 
 /// The hash of a package.
 pub(crate) struct PackageHash {
-    /// SHA-256 in hexadecimal: of the library, or of a line for each file, as `sha256sum` writes it.
+    /// SHA-256 in hexadecimal: of the library, or of a line for each file, as `sha256sum` writes
+    /// it.
     pub sha256: String,
     /// Each file of a package of modules: its name below the folder, and its SHA-256.
     pub files: Vec<(String, String)>,

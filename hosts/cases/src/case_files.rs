@@ -69,7 +69,8 @@ impl CaseFiles {
     /// Reads these files, and every file of cases in these folders.
     ///
     /// # Errors
-    /// All mistakes of all files at once, as [`NotRun`]; that there is no file, or no case of a name.
+    /// All mistakes of all files at once, as [`NotRun`]; that there is no file, or no case of a
+    /// name.
     pub fn read(options: TestOptions, catalogue: &Catalogue) -> Result<Self> {
         let files = checked_files(&options, catalogue)?;
         let names = || files.iter().flat_map(|f| f.cases.iter().map(|c| &*c.name));

@@ -9,8 +9,8 @@ const ROWS: usize = 12;
 /// The most characters of a value.
 const WIDE: usize = 48;
 
-/// Returns what the case gives to its part or run: part, settings and seed, and each input. Lists of
-/// mappings, such as the messages of clients, are small tables.
+/// Returns what the case gives to its part or run: part, settings and seed, and each input. Lists
+/// of mappings, such as the messages of clients, are small tables.
 pub(crate) fn inputs(case: &Case) -> Vec<String> {
     let mut lines = Vec::new();
     let named = [("part", &case.part), ("run", &case.run)];

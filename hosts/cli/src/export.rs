@@ -29,7 +29,8 @@ pub struct ExportArgs {
     /// Kept models as safetensors files, below this folder.
     #[arg(long, value_name = "DIR")]
     safetensors: Option<PathBuf>,
-    /// Let the kept generator of each make this many inputs, in its own folder: the data set `made`.
+    /// Let the kept generator of each make this many inputs, in its own folder: the data set
+    /// `made`.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     made: Option<u32>,
     /// The made inputs follow from it.

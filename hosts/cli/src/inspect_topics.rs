@@ -1,5 +1,5 @@
-//! `fl inspect` of what is no part: data sets, kinds of messages, and words such as splits, networks
-//! and layers.
+//! `fl inspect` of what is no part: data sets, kinds of messages, and words such as splits,
+//! networks and layers.
 
 use fl_core::message::{MessageType, message_type, message_types};
 use fl_core::settings::Field;

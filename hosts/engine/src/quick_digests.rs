@@ -1,4 +1,5 @@
-//! The digests of the quick specs, by which a program is told from one that computes something else.
+//! The digests of the quick specs, by which a program is told from one that computes something
+//! else.
 
 use std::collections::{BTreeMap, BTreeSet};
 

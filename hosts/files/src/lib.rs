@@ -1,6 +1,6 @@
-//! Files that are whole or not there. [`write()`] replaces one at once, an [`AppendLog`] only grows,
-//! lines of a chain ([`chained_line()`]) show every change, and a [`Lock`] gives a folder to one
-//! process.
+//! Files that are whole or not there. [`write()`] replaces one at once, an [`AppendLog`] only
+//! grows, lines of a chain ([`chained_line()`]) show every change, and a [`Lock`] gives a folder to
+//! one process.
 
 mod append_log;
 mod atomic_file;

@@ -1,8 +1,8 @@
 //! Receipts: what a run did at the server, from which messages, and with which part.
 //!
-//! A [`ReceiptLog`] is the chain of a run, `receipts.jsonl`, and a [`Recorder`] fills it while the run
-//! goes on. A [`SigningKey`] signs it. [`verify()`] checks a finished run by its receipts, and repeats
-//! what was made from kept messages.
+//! A [`ReceiptLog`] is the chain of a run, `receipts.jsonl`, and a [`Recorder`] fills it while the
+//! run goes on. A [`SigningKey`] signs it. [`verify()`] checks a finished run by its receipts, and
+//! repeats what was made from kept messages.
 
 mod kept_messages;
 mod receipt_log;

@@ -413,8 +413,8 @@ fn check_end(folder: &Path, end: &RunEnd, all: &mut Verified) -> anyhow::Result<
     Ok(())
 }
 
-/// Checks the answers of which the journal has the first bytes, and that each exchange of the journal
-/// has a receipt.
+/// Checks the answers of which the journal has the first bytes, and that each exchange of the
+/// journal has a receipt.
 fn check_journal(folder: &Path, chain: &ReadChain, notes: &mut Vec<String>) -> anyhow::Result<()> {
     let path = folder.join(JOURNAL);
     let what = || format!("reading {}", path.display());

@@ -37,8 +37,8 @@ pub(crate) fn is_alone(run: &Run) -> bool {
     run.protocol() == "solo"
 }
 
-/// Compares the last scores of each client with those of a run of `solo`: those of its own model, or
-/// else those of the server's model on its own test rows.
+/// Compares the last scores of each client with those of a run of `solo`: those of its own model,
+/// or else those of the server's model on its own test rows.
 ///
 /// # Errors
 /// If the runs have other data or seeds, so that their clients are not the same.

@@ -31,8 +31,8 @@ fn papers() -> Vec<Paper<'static>> {
     blocks.map(paper).collect()
 }
 
-/// Returns a BibTeX file of the papers of all parts that runs with these resolved specs use. A paper
-/// that fl has no entry for is a comment. `parts` are those of the program and its libraries.
+/// Returns a BibTeX file of the papers of all parts that runs with these resolved specs use. A
+/// paper that fl has no entry for is a comment. `parts` are those of the program and its libraries.
 pub fn bibliography<'s>(specs: impl Iterator<Item = &'s Value>, parts: &[&PartDecl]) -> String {
     let mut used: BTreeSet<&str> = BTreeSet::new();
     let mut open: BTreeSet<(&str, &str)> = BTreeSet::new();

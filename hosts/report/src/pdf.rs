@@ -1,5 +1,5 @@
-//! A picture file as PDF, drawn from its SVG by the rules of the style sheet inside it, so that both
-//! look alike. Text is in Helvetica, which every reader of PDF has.
+//! A picture file as PDF, drawn from its SVG by the rules of the style sheet inside it, so that
+//! both look alike. Text is in Helvetica, which every reader of PDF has.
 
 use pdf_writer::types::{LineCapStyle, LineJoinStyle};
 use pdf_writer::{Content, Finish, Name, Pdf, Rect, Ref, Str};
@@ -59,8 +59,8 @@ pub(crate) fn pdf(svg: &str) -> Result<Vec<u8>, char> {
     Ok(file.finish())
 }
 
-/// A selector and a property with its value. The selector is a list: the last names the element, and
-/// those before it elements around it. Each is a tag or several classes.
+/// A selector and a property with its value. The selector is a list: the last names the element,
+/// and those before it elements around it. Each is a tag or several classes.
 type Rule<'t> = (Vec<&'t str>, &'t str, &'t str);
 
 /// Returns the rules of a picture's style sheet, in its order.

@@ -59,8 +59,8 @@ fl_core::settings! {
         published: Mapping = Mapping::new();
         /// Published numbers without a deviation that differ by no more count as equal. Default: 0.
         published_spread: Option<f64> = None, in 0.0..;
-        /// The expected hours of a run on an idle core. The table may then stand in its README while
-        /// runs are missing: their cells say `open`.
+        /// The expected hours of a run on an idle core. The table may then stand in its README
+        /// while runs are missing: their cells say `open`.
         hours: Option<f64> = None, in 0.0..;
         /// Run these large runs one after the other, each with all threads.
         alone: Option<bool> = None;

@@ -105,8 +105,8 @@ impl RunResult {
         }
     }
 
-    /// Returns what a reader must know of an epsilon or a delta (`epsilon.readers`): that its noise is
-    /// seeded, which libraries claim it, or why it is no guarantee.
+    /// Returns what a reader must know of an epsilon or a delta (`epsilon.readers`): that its noise
+    /// is seeded, which libraries claim it, or why it is no guarantee.
     pub fn caveats(&self, name: &str) -> Vec<String> {
         let outcome = self.run.summary.as_ref().map(|summary| &summary.outcome);
         let outcome = outcome.zip(observer_of(name));

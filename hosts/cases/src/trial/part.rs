@@ -179,8 +179,8 @@ pub fn aggregated(
     Ok(out)
 }
 
-/// Clips a message, passes it to `clipped`, and adds the noise of one of these clients. Returns what
-/// it cost.
+/// Clips a message, passes it to `clipped`, and adds the noise of one of these clients. Returns
+/// what it cost.
 ///
 /// # Errors
 /// If the mechanism fails, or makes what no message may be.

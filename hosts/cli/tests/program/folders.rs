@@ -25,8 +25,8 @@ fn content(dir: &Path) -> Vec<(String, Vec<u8>)> {
     all
 }
 
-/// Each file of a run folder, in the place of a link to a device, of a pipe, and of a file that says
-/// it has a terabyte: commands say what is wrong, wait for nothing, and stay small.
+/// Each file of a run folder, in the place of a link to a device, of a pipe, and of a file that
+/// says it has a terabyte: commands say what is wrong, wait for nothing, and stay small.
 #[cfg(target_os = "linux")]
 #[test]
 fn no_file_of_a_folder_makes_a_command_wait_or_take_memory_without_bound() {

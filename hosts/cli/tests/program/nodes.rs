@@ -374,8 +374,8 @@ parts: { model: { use: linear }, ensemble: { use: mean-labels }, sampling: { use
     json(dir, &own(&nodes, &["--out", "free"]));
 }
 
-/// Three towns with files of different sizes: the client `k` has `20 + 10 k` rows in `mine.csv`, and
-/// `4 + 3 k` in `tests.csv`. Writes `here.yaml`, in which the program shares the files out, and
+/// Three towns with files of different sizes: the client `k` has `20 + 10 k` rows in `mine.csv`,
+/// and `4 + 3 k` in `tests.csv`. Writes `here.yaml`, in which the program shares the files out, and
 /// `own.yaml`, in which nodes have them.
 fn uneven_towns(dir: &Path, test: &str, protocol: &str) -> Vec<String> {
     fs::write(dir.join("all.csv"), rows(0..90)).unwrap();

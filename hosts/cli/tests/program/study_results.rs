@@ -171,8 +171,8 @@ fn a_line_has_no_secret() {
             "{secret} is in {recorded}"
         );
     }
-    // who can guess a file of the user's own, or a count of a client, could check the guess; hashes of
-    // rows need the user's key
+    // who can guess a file of the user's own, or a count of a client, could check the guess; hashes
+    // of rows need the user's key
     let hash = |name: &str| -> String {
         let bytes = fs::read(d.join(name)).unwrap();
         Sha256::digest(bytes)

@@ -200,8 +200,8 @@ impl Run {
         self.set() == "files" || public.is_some_and(own)
     }
 
-    /// Returns what made the run, on one line: the version of fl, the program and the machine; empty
-    /// if the folder does not say.
+    /// Returns what made the run, on one line: the version of fl, the program and the machine;
+    /// empty if the folder does not say.
     pub fn made_by(&self) -> String {
         let origin = &self.origin;
         if origin.version.is_empty() {
