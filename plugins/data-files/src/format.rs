@@ -15,7 +15,7 @@ fl_core::choices! {
         Npy(Npy) = "npy",
         /// Several arrays of NumPy.
         Npz(Npz) = "npz",
-        /// A table in Apache's column format. Needs a program built with the feature `parquet`.
+        /// A table in Apache's column format, plain or with the codecs snappy, zstd and gzip.
         Parquet = "parquet",
         /// A table: one JSON object a line.
         Jsonl = "jsonl",

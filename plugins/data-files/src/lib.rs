@@ -16,6 +16,7 @@ mod masks;
 pub mod npy;
 mod paired_images;
 mod pairs;
+mod parquet;
 mod paths;
 mod read_table;
 mod rows;
@@ -23,9 +24,6 @@ mod seen_column;
 mod settings;
 mod table;
 mod train_test;
-
-#[cfg(feature = "parquet")]
-mod parquet;
 
 pub use column_kinds::{Category, Column, Columns, Number, Text};
 pub use format::{

@@ -2,6 +2,7 @@
 
 use crate::content::content;
 use crate::format::{Csv, Format};
+use crate::parquet;
 use crate::settings::Files;
 use crate::table::{Table, WrongRows};
 use anyhow::{Context, Result, bail, ensure};
@@ -16,7 +17,7 @@ pub(crate) fn read(path: &Path, files: &Files, limit: &mut u64) -> Result<Table>
     let table = match &files.format {
         Format::Csv(how) => csv(path, &bytes, how),
         Format::Jsonl => jsonl(path, &bytes),
-        Format::Parquet => parquet(path, bytes, limit),
+        Format::Parquet => parquet::read(path, bytes, limit),
         _ => bail!("this format is no table"),
     }?;
     // a client may have none
@@ -27,18 +28,6 @@ pub(crate) fn read(path: &Path, files: &Files, limit: &mut u64) -> Result<Table>
         path.display()
     );
     Ok(table)
-}
-
-#[cfg(feature = "parquet")]
-use crate::parquet::read as parquet;
-
-#[cfg(not(feature = "parquet"))]
-fn parquet(path: &Path, _: Vec<u8>, _: &mut u64) -> Result<Table> {
-    bail!(
-        "{}: this program was built without parquet; build it with `cargo build --release --features parquet`, or write the \
-         table as csv",
-        path.display()
-    )
 }
 
 fn csv(path: &Path, bytes: &[u8], how: &Csv) -> Result<Table> {

@@ -174,7 +174,6 @@ impl WrongRows {
 }
 
 /// For readers of rows that are no lines.
-#[cfg(feature = "parquet")]
 pub(crate) fn from_rows(
     path: &Path,
     names: Vec<String>,

@@ -4,6 +4,7 @@ use fl_core::{Examples, Stream, TaskKind};
 use fl_data::{Assembled, DataSpec, build, fingerprints};
 use std::fs;
 use std::io::Write;
+use std::sync::Arc;
 
 /// A folder of files and a spec beside them.
 struct Case(tempfile::TempDir);
@@ -1180,11 +1181,60 @@ fn tables_in_other_dress() {
         "{{format: jsonl, train: e.jsonl, label: y, {held}}}"
     ));
     assert!(error.contains("e.jsonl:2: not JSON"), "{error}");
-    if cfg!(not(feature = "parquet")) {
-        let error = case.error(&format!(
-            "{{format: parquet, train: b.csv, label: y, {held}}}"
-        ));
-        assert!(error.contains("--features parquet"), "{error}");
+    let error = case.error(&format!(
+        "{{format: parquet, train: b.csv, label: y, {held}}}"
+    ));
+    assert!(error.contains("b.csv"), "{error}");
+}
+
+/// A table of four rows in Apache's column format, as other programs write it with this codec.
+fn column_file(codec: ::parquet::basic::Compression) -> Vec<u8> {
+    use ::parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int64Type};
+    let schema = "message rows { required double x; required int64 n; required binary y (UTF8); }";
+    let schema = ::parquet::schema::parser::parse_message_type(schema).unwrap();
+    let how = ::parquet::file::properties::WriterProperties::builder().set_compression(codec);
+    let (schema, how) = (Arc::new(schema), Arc::new(how.build()));
+    let mut bytes = Vec::new();
+    let mut file =
+        ::parquet::file::writer::SerializedFileWriter::new(&mut bytes, schema, how).unwrap();
+    let mut group = file.next_row_group().unwrap();
+    let mut column = group.next_column().unwrap().unwrap();
+    let x = column.typed::<DoubleType>();
+    x.write_batch(&[0.5, 1.5, -2.0, 3.0], None, None).unwrap();
+    column.close().unwrap();
+    let mut column = group.next_column().unwrap().unwrap();
+    let n = column.typed::<Int64Type>();
+    n.write_batch(&[4, 3, 2, 1], None, None).unwrap();
+    column.close().unwrap();
+    let mut column = group.next_column().unwrap().unwrap();
+    let y = column.typed::<ByteArrayType>();
+    let labels = ["no", "yes", "no", "yes"].map(ByteArray::from);
+    y.write_batch(&labels, None, None).unwrap();
+    column.close().unwrap();
+    group.close().unwrap();
+    file.close().unwrap();
+    bytes
+}
+
+#[test]
+fn exact_column_files_with_every_codec() {
+    use ::parquet::basic::{Compression, GzipLevel, ZstdLevel};
+    for codec in [
+        Compression::UNCOMPRESSED,
+        Compression::SNAPPY,
+        Compression::ZSTD(ZstdLevel::default()),
+        Compression::GZIP(GzipLevel::default()),
+    ] {
+        let case = Case::new(&[]);
+        case.write("a.parquet", &column_file(codec));
+        case.write("b.parquet", &column_file(codec));
+        let files = "{format: parquet, train: a.parquet, test: b.parquet, label: y}";
+        let data = case.data(files, ", clients: 1");
+        assert_eq!(data.classes, ["no", "yes"], "{codec}");
+        assert_eq!(data.task.input, [2], "{codec}");
+        assert_eq!(data.test.classes().unwrap(), [0, 1, 0, 1], "{codec}");
+        let due = [[0.5, 4.0], [1.5, 3.0], [-2.0, 2.0], [3.0, 1.0]];
+        assert_eq!(rows(&data), due, "{codec}");
     }
 }
 
