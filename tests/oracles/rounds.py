@@ -161,13 +161,14 @@ def buckets(groups):
     return step
 
 
-def mixing(share):
+def mixing(share, sketch=lambda answers: answers):
     """Nearest-neighbour mixing (Allouah et al. 2023, Algorithm 2): the mean of the n - f answers nearest
-    to each."""
+    to each, by what `sketch` makes of them."""
 
     def step(_, answers, rows):
         keep = len(answers) - int(share * len(answers))
-        apart = np.linalg.norm(answers[:, None] - answers[None], axis=2)
+        seen = sketch(answers)
+        apart = np.linalg.norm(seen[:, None] - seen[None], axis=2)
         return np.array([answers[np.argsort(row, kind="stable")[:keep]].mean(axis=0) for row in apart]), rows
 
     return step

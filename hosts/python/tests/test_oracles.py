@@ -106,6 +106,8 @@ def test_close_rules_of_distances_are_those_of_their_papers():
 # mixing three answers of five, two different points would be equally good for Krum
 STEPS = {
     "mixing": ({"use": "nearest-neighbour-mixing", "byzantine-share": 0.2}, oracle.mixing(0.2)),
+    # with so many columns no two of the model's numbers share one, and distances are exact
+    "sketching": ({"use": "sketching", "byzantine-share": 0.2, "columns": 1 << 20}, oracle.mixing(0.2)),
     "clipping": ({"use": "update-clipping", "radius": 0.2}, oracle.clipping(0.2)),
     "adaptive clipping": ({"use": "adaptive-clipping", "byzantine-share": 0.4}, oracle.adaptive_clipping(0.4)),
 }
@@ -160,6 +162,22 @@ def test_close_buckets_are_means_of_some_groups_of_clients(rule):
         close(found, w)
         drawn.add(str(groups))
     assert len(drawn) > 1  # each round draws anew
+
+
+def test_close_a_sketch_of_one_column_is_a_sum_with_some_signs():
+    # fl draws the signs: in each round, some signs must give what fl has
+    w = np.zeros(CLASSES * 4)
+    for round in range(1, ROUNDS + 1):
+        found = ours(5, {"use": "mean"}, before={"use": "sketching", "byzantine-share": 0.4, "columns": 1}, rounds=round)
+        answers = np.array([oracle.trained(w, client, CLASSES) for client in exact()])
+        every = {}
+        for signs in product([1, -1], repeat=len(w) - 1):
+            step = oracle.mixing(0.4, lambda x: x @ np.array([1, *signs])[:, None])
+            made = oracle.before(step, oracle.mean)(w, answers, np.array([len(y) for _, y in CLIENTS]))
+            every[made.tobytes()] = made
+        w = min(every.values(), key=lambda made: np.abs(made - found).max())
+        close(found, w)
+        assert len(every) > 20  # signs matter
 
 
 def test_close_a_mean_of_buckets_is_the_mean_of_the_answers():

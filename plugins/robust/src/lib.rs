@@ -7,6 +7,7 @@ mod fltrust;
 mod geometric;
 mod krum;
 mod mixing;
+mod sketching;
 
 pub use bucketing::Bucketing;
 pub use clipped::{CentredClipping, Clipping, NormBounding};
@@ -15,6 +16,7 @@ pub use fltrust::Fltrust;
 pub use geometric::GeometricMedian;
 pub use krum::{Bulyan, Krum, MultiKrum};
 pub use mixing::NearestNeighbourMixing;
+pub use sketching::Sketching;
 
 use fl_core::prelude::*;
 

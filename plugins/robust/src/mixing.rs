@@ -12,21 +12,32 @@ settings! {
     }
 }
 
+/// Returns for each answer the mean of the answers nearest to it by `distances`, `n x n`: all but
+/// the share that may be bad.
+pub(crate) fn mixed(
+    round: &Round,
+    inbox: &Inbox<Params>,
+    distances: &[Vec<f64>],
+    byzantine_share: f64,
+) -> Result<ParamsList> {
+    let keep = inbox.len() - floor_share(byzantine_share, inbox.len());
+    let means = inbox.iter().zip(distances).map(|(mail, from)| {
+        let mut nearest: Vec<usize> = (0..inbox.len()).collect();
+        nearest.sort_by(|a, b| from[*a].total_cmp(&from[*b]));
+        let mut weights = vec![0.0; inbox.len()];
+        nearest[..keep].iter().for_each(|at| weights[*at] = 1.0);
+        (mail.weight, inbox.weighted_mean(&weights, &*round.exec))
+    });
+    ParamsList::new(means.collect())
+}
+
 impl Aggregator for NearestNeighbourMixing {
     type In = Params;
     type Out = ParamsList;
 
     fn aggregate(&mut self, round: &Round, inbox: &Inbox<Params>) -> Result<ParamsList> {
         let distances = inbox.squared_distances(&*round.exec);
-        let keep = inbox.len() - floor_share(self.byzantine_share, inbox.len());
-        let mixed = inbox.iter().zip(&distances).map(|(mail, from)| {
-            let mut nearest: Vec<usize> = (0..inbox.len()).collect();
-            nearest.sort_by(|a, b| from[*a].total_cmp(&from[*b]));
-            let mut weights = vec![0.0; inbox.len()];
-            nearest[..keep].iter().for_each(|at| weights[*at] = 1.0);
-            (mail.weight, inbox.weighted_mean(&weights, &*round.exec))
-        });
-        ParamsList::new(mixed.collect())
+        mixed(round, inbox, &distances, self.byzantine_share)
     }
     fn robustness(&self) -> Option<Robustness> {
         (self.byzantine_share > 0.0).then(|| Robustness::of_share(self.byzantine_share, 2, 1))

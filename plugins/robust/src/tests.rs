@@ -223,7 +223,9 @@ fn steps_before_an_aggregator_keep_their_claims() {
     for settings in ["{}", "{byzantine-share: 0}", "{byzantine-share: 0.49}"] {
         fl_conformance::aggregator(|| part::<NearestNeighbourMixing>(settings));
         fl_conformance::aggregator(|| part::<AdaptiveClipping>(settings));
+        fl_conformance::aggregator(|| part::<Sketching>(settings));
     }
+    fl_conformance::aggregator(|| part::<Sketching>("{columns: 1}"));
     fl_conformance::aggregator(|| part::<UpdateClipping>("{}"));
 }
 
@@ -268,6 +270,37 @@ fn exact_mixing_takes_the_nearest() {
     let third = |x: f64| (x / 3.0) as f32;
     let due = [4.0, 4.0, 8.0, 8.0, 1e9 + 7.0].map(third);
     assert_eq!(made, due);
+}
+
+/// Answers of 2,000 numbers in two groups: three around 0 and two around `away`.
+fn groups(away: f64) -> Vec<Vec<f32>> {
+    let answer = |k: u64| {
+        let (mut draws, centre) = (
+            fl_core::Stream::root(k).draws(),
+            if k < 3 { 0.0 } else { away },
+        );
+        (0..2000)
+            .map(|_| (centre + draws.normal()) as f32)
+            .collect()
+    };
+    (0..5).map(answer).collect()
+}
+
+#[test]
+fn exact_sketches_find_the_neighbours_that_distances_find() {
+    let groups = groups(1.0);
+    let sent: Vec<&[f32]> = groups.iter().map(Vec::as_slice).collect();
+    let settings = "byzantine-share: 0.4";
+    let mixing = part::<NearestNeighbourMixing>(&format!("{{{settings}}}"));
+    let due = changed(Box::new(mixing), &sent);
+    let found = |columns: usize| {
+        let step = part::<Sketching>(&format!("{{{settings}, columns: {columns}}}"));
+        changed(Box::new(step), &sent)
+    };
+    // within the group of three; the two others have no third neighbour of their own
+    assert!(found(1024)[..3] == due[..3]);
+    // a few columns keep too little
+    assert!(found(2)[..3] != due[..3]);
 }
 
 #[test]

@@ -449,10 +449,12 @@ fn exact_a_step_before_an_aggregator_gives_one_digest() {
         said["digest"].as_str().unwrap().into()
     };
     let mut all = std::collections::BTreeSet::new();
-    for (at, step) in ["{use: bucketing}", "{use: nnm, byzantine-share: 0.3}"]
-        .iter()
-        .enumerate()
-    {
+    let steps = [
+        "{use: bucketing}",
+        "{use: nnm, byzantine-share: 0.3}",
+        "{use: sketching, columns: 2}",
+    ];
+    for (at, step) in steps.iter().enumerate() {
         let (whole, apart) = (format!("whole-{at}"), format!("apart-{at}"));
         let due = run(step, &["--out", &whole, "--threads", "1"]);
         let found = run(step, &["--out", &apart, "--processes", "2"]);
@@ -468,7 +470,7 @@ fn exact_a_step_before_an_aggregator_gives_one_digest() {
         out(dir.path(), &["verify", &kept]);
         all.insert(due);
     }
-    assert_eq!(all.len(), 2);
+    assert_eq!(all.len(), steps.len());
 }
 
 #[test]
