@@ -21,8 +21,8 @@ def _module(name):
     return module
 
 
-oracle, losses, by_features, distillation, generated, by_pixel = (
-    _module(name) for name in ("rounds", "losses", "features", "distillation", "generated", "pixels")
+oracle, losses, by_features, distillation, generated, by_pixel, sequences = (
+    _module(name) for name in ("rounds", "losses", "features", "distillation", "generated", "pixels", "sequences")
 )
 
 ROUNDS, CLASSES = 6, 3
@@ -182,6 +182,28 @@ def test_close_a_sketch_of_one_column_is_a_sum_with_some_signs():
 
 def test_close_a_mean_of_buckets_is_the_mean_of_the_answers():
     close(ours(5, {"use": "mean"}, before={"use": "bucketing", "size": 2}), theirs(5, oracle.mean))
+
+
+def test_close_a_step_of_an_lstm_is_that_of_its_equations():
+    letters = np.array([[1, 2, 3, 4, 1], [2, 2, 1, 0, 0], [4, 0, 3, 1, 0], [3, 3, 3, 3, 2]], np.float32)
+    labels, rate = np.array([0, 1, 2, 1]), 0.5
+    net = [{"embedding": {"vocabulary": 4, "width": 3}}, {"lstm": 4}, "last-over-time", "outputs"]
+    model = {"use": "dfdx", "net": net, "optimiser": {"sgd": {"lr": rate}}}
+
+    def after(rounds):
+        spec = {
+            "name": "lstm",
+            "seed": 1,
+            "protocol": {"use": "fedavg", "rounds": rounds, "local": {"epochs": 1, "batch": 4}},
+            "parts": {"model": model, "aggregator": {"use": "mean"}},
+        }
+        data = {"train": {"one": (letters, labels)}, "test": (letters, labels)}
+        return fl.run(spec, data=data, quiet=True).model("model").arrays()
+
+    found, due = after(2), sequences.step(after(1), letters, labels, rate)
+    assert set(found) == set(due)
+    for name, array in due.items():
+        close(found[name], array)
 
 
 @pytest.mark.parametrize("size", [5, 3, 1])

@@ -51,8 +51,8 @@ impl Dfdx {
     /// Makes a network with initial weights from `make`'s stream.
     ///
     /// # Errors
-    /// If a layer does not accept its input, the last layer does not fit the task, or `augment` is
-    /// set and the inputs are no images.
+    /// If a layer does not accept its input, the last layer does not fit the task, `augment` is set
+    /// and the inputs are no images, or a card is to compute a layer that it cannot.
     pub fn new(settings: DfdxSettings, make: &BuildContext) -> Result<Self> {
         let net = Net::new(&settings.net, &make.task)?;
         let pixels = matches!(make.task.kind, TaskKind::Pixels { .. });
@@ -64,6 +64,10 @@ impl Dfdx {
         ensure!(
             !make.task.kind.is_dense() || settings.augment.is_empty(),
             "`augment` would change the images but not their masks or target images; leave it out"
+        );
+        ensure!(
+            settings.device == cuda::Device::Cpu || !net.has_memory(),
+            "`device`: no card computes `lstm` and `last-over-time` yet; use `device: cpu`"
         );
         Ok(Self {
             augmenter: Augmenter::new(settings.augment, &make.task.input)?,

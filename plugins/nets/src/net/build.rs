@@ -339,6 +339,24 @@ impl Builder {
                 *shape = vec![channels];
                 Op::MaxOverTime
             }
+            Layer::Lstm(units) => {
+                let [words, channels] = text("lstm", shape)?;
+                *shape = vec![words, *units];
+                volume(shape, 0)?;
+                let gates = volume(&[4, *units], 0)?;
+                let mut tensor =
+                    |part, size| self.tensor(name, part, size, Start::FanIn(*units), true);
+                Op::Lstm([
+                    tensor("weight_ih", vec![gates, channels])?,
+                    tensor("weight_hh", vec![gates, *units])?,
+                    tensor("bias", vec![gates])?,
+                ])
+            }
+            Layer::LastOverTime => {
+                let [_, channels] = text("last-over-time", shape)?;
+                *shape = vec![channels];
+                Op::LastOverTime
+            }
             Layer::Branches(lists) => {
                 let (mut all, mut made) = (Vec::new(), Vec::<Vec<usize>>::new());
                 for (at, list) in lists.iter().enumerate() {

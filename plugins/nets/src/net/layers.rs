@@ -68,6 +68,11 @@ choices! {
         Conv1d(Conv1d) = "conv1d",
         /// The largest number of each channel over the words of a text (Kim 2014, section 2).
         MaxOverTime = "max-over-time",
+        /// Long short-term memory with this many units: an output for each word of a text, that
+        /// knows the words before it. PyTorch's `LSTM` of one layer, with one bias.
+        Lstm(usize) = "lstm",
+        /// The numbers of the last word of a text.
+        LastOverTime = "last-over-time",
         /// Several lists of layers, all of the same input: their channels side by side.
         Branches(Vec<Layers>) = "branches",
     }
@@ -215,6 +220,7 @@ pub(super) fn in_range(layer: &Layer) -> Result<(), String> {
         Layer::Pool(0) => not("pool", "at least 1".into(), &0),
         Layer::AveragePool(0) => not("average-pool", "at least 1".into(), &0),
         Layer::GroupNorm(0) => not("group-norm", "at least 1".into(), &0),
+        Layer::Lstm(0) => not("lstm", "at least 1".into(), &0),
         Layer::Upsample(0) => not("upsample", "at least 1".into(), &0),
         Layer::Conv(c) | Layer::TransposedConv(c) if c.pad >= c.kernel => not(
             match layer {

@@ -135,6 +135,10 @@ pub enum Op {
     },
     /// The largest number of each channel over all positions.
     MaxOverTime,
+    /// A memory over all positions.
+    Lstm([Range<usize>; 3]),
+    /// The numbers of the last position.
+    LastOverTime,
     /// Several ways side by side; at least one.
     Branches(Vec<Vec<Op>>),
 }
@@ -290,6 +294,20 @@ impl Net {
     /// Returns whether its inputs are the numbers of words, which have no slope.
     pub fn takes_words(&self) -> bool {
         matches!(self.ops.first(), Some(Op::Embedding { .. }))
+    }
+
+    /// Returns whether it has `lstm` or `last-over-time`, which no card computes.
+    pub fn has_memory(&self) -> bool {
+        fn any(ops: &[Op]) -> bool {
+            ops.iter().any(|op| match op {
+                Op::Lstm(_) | Op::LastOverTime => true,
+                Op::Chain(ops) | Op::Skip(ops) => any(ops),
+                Op::Residual { body, shortcut } => any(body) || any(shortcut),
+                Op::Branches(all) => all.iter().any(|ops| any(ops)),
+                _ => false,
+            })
+        }
+        any(&self.ops)
     }
 
     /// Returns for each text of a batch the number of positions at its end without words; 0 if the
@@ -514,6 +532,14 @@ pub fn run(
             Op::MaxOverTime => {
                 let counts = counted(x.shape[0], padding);
                 ops::max_over_time(record, &x, &counts)
+            }
+            Op::Lstm(tensors) => {
+                let counts = counted(x.shape[0], padding);
+                ops::lstm(record, &x, weights, tensors.clone(), counts)
+            }
+            Op::LastOverTime => {
+                let counts = counted(x.shape[0], padding);
+                ops::last(record, &x, counts)
             }
             Op::Branches(all) => {
                 let mut made: Option<Value> = None;

@@ -3,7 +3,7 @@
 use super::layers::{Conv, Conv1d, Embedding, Layer, Layers, Residual};
 
 /// Names and descriptions.
-pub const NAMES: [(&str, &str); 22] = [
+pub const NAMES: [(&str, &str); 23] = [
     (
         "lenet",
         "Two 5x5 convolutions (6, 16), linear 120, 84 (FedKT, section 5.1)",
@@ -83,6 +83,10 @@ pub const NAMES: [(&str, &str); 22] = [
         "text-cnn",
         "Convolutions of 3, 4 and 5 words (32 channels each) on embeddings of 32 numbers, largest numbers over the text, dropout 0.5 (Kim 2014, CNN-rand, smaller); word numbers up to 8192",
     ),
+    (
+        "lstm-shakespeare",
+        "Embeddings of 8 numbers, two LSTM layers of 256 units, the last output (McMahan et al. 2017), with LEAF's 80 characters: LEAF's 817,872 parameters. McMahan's 866,578 are what 258 symbols and peephole connections come to",
+    ),
 ];
 
 /// Returns the layers of a known network.
@@ -121,6 +125,15 @@ pub fn layers(name: &str) -> Option<Vec<Layer>> {
                 Layer::Embedding(Embedding { vocabulary, width }),
                 Layer::Branches([3, 4, 5].map(branch).to_vec()),
                 Layer::Dropout(0.5),
+            ]
+        }
+        "lstm-shakespeare" => {
+            let (vocabulary, width) = (80, 8);
+            vec![
+                Layer::Embedding(Embedding { vocabulary, width }),
+                Layer::Lstm(256),
+                Layer::Lstm(256),
+                Layer::LastOverTime,
             ]
         }
         _ => return None,

@@ -65,6 +65,11 @@ fn exact_numbers_of_parameters() {
         net("text-cnn", &[64], 4).unwrap().weights(),
         8192 * 32 + convs.iter().sum::<usize>() + 4 * 97
     );
+    // LEAF's: TensorFlow's `BasicLSTMCell` has one bias, too
+    assert_eq!(
+        net("lstm-shakespeare", &[80], 80).unwrap().weights(),
+        817_872
+    );
     assert!(
         presets::NAMES
             .iter()

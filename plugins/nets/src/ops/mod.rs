@@ -12,6 +12,7 @@ mod norm;
 mod pointwise;
 mod pool;
 mod product;
+mod recurrent;
 mod sample_norm;
 mod shifted;
 #[cfg(test)]
@@ -27,6 +28,7 @@ pub use pointwise::{
 };
 pub use pool::{PoolShape, average_pool, max_pool};
 pub use product::{Order, order};
+pub use recurrent::{last, lstm};
 pub use sample_norm::sample_norm;
 pub use words::{check_words, conv1d, embedding, max_over_time};
 

@@ -4,6 +4,7 @@ use super::driver::{Buffer, Queue};
 use super::norm::{Statistics, batch_norm, sample_norm};
 use super::tape::{Record, Value, Weights};
 use super::{conv, linear, pointwise, pool, words};
+use anyhow::bail;
 use fl_core::{Result, Stream};
 use fl_nets::net::{Net, Op, counted};
 
@@ -134,6 +135,7 @@ impl ForwardPass<'_> {
                 let counts = counted(x.shape[0], padding);
                 words::max_over_time(queue, self.record, &x, &counts)
             }
+            Op::Lstm(_) | Op::LastOverTime => bail!("no card computes this layer"),
             Op::Branches(all) => {
                 let mut made: Option<Value> = None;
                 for branch in all {

@@ -1,11 +1,17 @@
 //! What both need.
 
 use fl_core::settings::read_yaml;
-use fl_core::{BuildContext, FitOptions, Length, Loss, Samples, Stream, Task, TaskKind, Trainer};
+use fl_core::{
+    BuildContext, FitOptions, Length, Loss, Result, Samples, Stream, Task, TaskKind, Trainer,
+};
 use fl_plugin_trainer_dfdx::Dfdx;
 use ndarray::Array2;
 
 pub fn trainer(yaml: &str, input: &[usize], kind: TaskKind) -> Dfdx {
+    try_trainer(yaml, input, kind).unwrap()
+}
+
+pub fn try_trainer(yaml: &str, input: &[usize], kind: TaskKind) -> Result<Dfdx> {
     let make = BuildContext {
         task: Task {
             input: input.to_vec(),
@@ -13,7 +19,7 @@ pub fn trainer(yaml: &str, input: &[usize], kind: TaskKind) -> Dfdx {
         },
         stream: Stream::root(11).child("model", 0),
     };
-    Dfdx::new(read_yaml(yaml).unwrap(), &make).unwrap()
+    Dfdx::new(read_yaml(yaml).unwrap(), &make)
 }
 
 /// Images of two bars whose place says the class, with noise.

@@ -29,6 +29,49 @@ fn orders(n: usize, seed: u64) -> (Samples, Vec<u32>) {
     (Samples::fresh(values, vec![12]).unwrap(), classes)
 }
 
+const MEMORY: &str = "{net: [{embedding: {vocabulary: 20, width: 8}}, {lstm: 12}, {lstm: 12}, last-over-time, outputs], \
+                      optimiser: {adam: {lr: 0.02}}}";
+
+/// Texts whose class is whether word 1 stands before word 2, with words between: no window of a few
+/// words can tell.
+fn distant(n: usize, seed: u64) -> (Samples, Vec<u32>) {
+    let (x, classes) = orders(n, seed);
+    let mut values = x.values();
+    for (mut row, class) in values.rows_mut().into_iter().zip(&classes) {
+        let length = row.iter().filter(|word| **word > 0.0).count();
+        for at in 0..length {
+            row[at] = row[at].max(3.0);
+        }
+        let (first, second) = if *class == 0 { (1.0, 2.0) } else { (2.0, 1.0) };
+        (row[0], row[length - 1]) = (first, second);
+    }
+    (Samples::fresh(values, vec![12]).unwrap(), classes)
+}
+
+#[test]
+fn an_lstm_remembers_the_first_word_at_the_last() {
+    let (x, classes) = distant(300, 1);
+    let mut model = trainer(MEMORY, &[12], TaskKind::Classes(2));
+    let fit = pass(Length::Epochs(12), 16);
+    model
+        .fit(&x, Target::Classes(&classes), &fit, &Stream::root(1))
+        .unwrap();
+    let (x, classes) = distant(200, 2);
+    let right = accuracy(&mut model, &x, &classes);
+    assert!(right > 0.95, "{right}");
+    assert_eq!(model.features(&x).unwrap().unwrap().dim(), (200, 12));
+    let params = model.parametric().unwrap().params();
+    assert_eq!(params.0["1.weight_ih"].shape(), [48, 8]);
+    assert_eq!(params.0["2.weight_hh"].shape(), [48, 12]);
+    assert_eq!(params.0["2.bias"].shape(), [48]);
+    let card = MEMORY.replace("{net:", "{device: cuda, net:");
+    let error = try_trainer(&card, &[12], TaskKind::Classes(2)).err();
+    assert_eq!(
+        error.unwrap().to_string(),
+        "`device`: no card computes `lstm` and `last-over-time` yet; use `device: cpu`"
+    );
+}
+
 #[test]
 fn a_convolution_learns_the_order_of_words() {
     let (x, classes) = orders(400, 1);

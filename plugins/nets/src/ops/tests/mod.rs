@@ -9,6 +9,7 @@
 //! derivative.
 
 mod conv;
+mod recurrent;
 mod words;
 
 use super::*;
