@@ -6,6 +6,7 @@ mod friedman;
 mod glyphs;
 mod made;
 mod multi_label;
+mod phrases;
 mod synthetic;
 
 pub use blobs::Blobs;
@@ -14,3 +15,4 @@ pub use friedman::Friedman;
 pub use glyphs::Glyphs;
 pub use made::Made;
 pub use multi_label::MultiLabel;
+pub use phrases::Phrases;

@@ -45,7 +45,7 @@ fn a_set_that_is_not_there_says_where_it_should_be_and_how_to_get_it() {
             known.source,
             "--data-dir",
             "FL_DATA_DIR",
-            "blobs, cells, friedman, glyphs, multi-label",
+            "blobs, cells, friedman, glyphs, multi-label, phrases",
         ] {
             assert!(text.contains(part), "{text} lacks {part}");
         }

@@ -129,12 +129,12 @@ fn all_mistakes_come_at_once_with_their_paths() {
         split: dirichlet
         public: {from: {set: minst}, size: 5, queries: 0.1}";
     insta::assert_snapshot!(errors(also), @"
-    set: must be one of adult, {adult-raw: ..}, {ag-news: ..}, {blobs: ..}, {cells: ..}, cifar10, cifar100, {cod-rna: ..}, fashion-mnist, {files: ..}, {friedman: ..}, {glyphs: ..}, {made: ..}, mnist, {multi-label: ..}, pneumoniamnist, {sst2: ..}; got a list of 1
+    set: must be one of adult, {adult-raw: ..}, {ag-news: ..}, {blobs: ..}, {cells: ..}, cifar10, cifar100, {cod-rna: ..}, fashion-mnist, {files: ..}, {friedman: ..}, {glyphs: ..}, {made: ..}, mnist, {multi-label: ..}, {phrases: ..}, pneumoniamnist, {sst2: ..}; got a list of 1
     split.dirichlet.alpha: is missing (number, in 0.0001..=1000000.0)
-    public.from.set: must be one of adult, {adult-raw: ..}, {ag-news: ..}, {blobs: ..}, {cells: ..}, cifar10, cifar100, {cod-rna: ..}, fashion-mnist, {files: ..}, {friedman: ..}, {glyphs: ..}, {made: ..}, mnist, {multi-label: ..}, pneumoniamnist, {sst2: ..}; got `minst`; did you mean `mnist`?
+    public.from.set: must be one of adult, {adult-raw: ..}, {ag-news: ..}, {blobs: ..}, {cells: ..}, cifar10, cifar100, {cod-rna: ..}, fashion-mnist, {files: ..}, {friedman: ..}, {glyphs: ..}, {made: ..}, mnist, {multi-label: ..}, {phrases: ..}, pneumoniamnist, {sst2: ..}; got `minst`; did you mean `mnist`?
     ");
     insta::assert_snapshot!(errors("{set: mnits, split: {size: {shares: [1, -1]}}, public: {from: {count: 0}}}"), @"
-    set: must be one of adult, {adult-raw: ..}, {ag-news: ..}, {blobs: ..}, {cells: ..}, cifar10, cifar100, {cod-rna: ..}, fashion-mnist, {files: ..}, {friedman: ..}, {glyphs: ..}, {made: ..}, mnist, {multi-label: ..}, pneumoniamnist, {sst2: ..}; got `mnits`; did you mean `mnist`?
+    set: must be one of adult, {adult-raw: ..}, {ag-news: ..}, {blobs: ..}, {cells: ..}, cifar10, cifar100, {cod-rna: ..}, fashion-mnist, {files: ..}, {friedman: ..}, {glyphs: ..}, {made: ..}, mnist, {multi-label: ..}, {phrases: ..}, pneumoniamnist, {sst2: ..}; got `mnits`; did you mean `mnist`?
     split.size.shares: must be at least 0.0, got -1.0
     public.from.count: must be at least 1, got 0
     ");
