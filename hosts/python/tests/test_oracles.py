@@ -21,8 +21,8 @@ def _module(name):
     return module
 
 
-oracle, losses, by_features, distillation, generated, by_pixel, sequences = (
-    _module(name) for name in ("rounds", "losses", "features", "distillation", "generated", "pixels", "sequences")
+oracle, losses, by_features, distillation, generated, by_pixel, sequences, personal = (
+    _module(name) for name in ("rounds", "losses", "features", "distillation", "generated", "pixels", "sequences", "personal")
 )
 
 ROUNDS, CLASSES = 6, 3
@@ -236,14 +236,14 @@ def flat(model):
     return np.concatenate([array.ravel() for _, array in sorted(model.arrays().items())])
 
 
-def kept(size, protocol, parts, rounds=ROUNDS, rate=by_features.RATE, **settings):
+def kept(size, protocol, parts, rounds=ROUNDS, rate=by_features.RATE, net=None, **settings):
     """The results of a run with clients that keep their models."""
     if size < len(CLIENTS):
         parts = parts | {"cohort": {"use": "cyclic", "size": size}}
     settings = {"local": {"steps": by_features.STEPS, "batch": 100}} | settings
     spec = {"name": "kept", "seed": 1, "protocol": {"use": protocol, "rounds": rounds, **settings}}
-    net = {"use": "dfdx", "net": [{"linear": by_features.WIDTH}, "outputs"], "optimiser": {"sgd": {"lr": rate}}}
-    spec["parts"] = {"model": net} | parts
+    net = net or [{"linear": by_features.WIDTH}, "outputs"]
+    spec["parts"] = {"model": {"use": "dfdx", "net": net, "optimiser": {"sgd": {"lr": rate}}}} | parts
     data = {"train": {f"client {k}": own for k, own in enumerate(CLIENTS)}, "test": rows(9, 9)}
     return fl.run(spec, data=data, quiet=True)
 
@@ -272,6 +272,53 @@ def test_close_fedproto_draws_features_to_prototypes(size):
     due = by_features.fedproto(exact(), CLASSES, taking_part(size), begin, 1.5)
     found = kept(size, "fedproto", PROTOTYPES, **{"lambda": 1.5}, **keep)
     close(np.array(of_clients(found)), np.array(due))
+
+
+WIDTH = by_features.WIDTH
+#: Layers of the network with normalisation, and numbers of each.
+NORMALISED = [{"linear": WIDTH}, "batch-norm", "outputs"]
+LAYERS = [WIDTH * 4, 2 * WIDTH, CLASSES * (WIDTH + 1)]
+
+
+def personal_models(size, protocol, net=None, **settings):
+    """The clients' models without the running statistics of layers that normalise."""
+    settings = {"keep-clients": True, "rounds": ROUNDS, "rate": personal.RATE} | settings
+    found = kept(size, protocol, MEAN, net=net, **settings)
+    arrays = [found.model("model", client=k).arrays().items() for k in range(len(CLIENTS))]
+    return np.array([np.concatenate([a.ravel() for name, a in sorted(of) if "running" not in name]) for of in arrays], float)
+
+
+def full(steps):
+    return {"steps": steps, "batch": 100}
+
+
+BODY = np.repeat([1.0, 0.0], [LAYERS[0], LAYERS[2]])
+PERSONAL = {
+    "fedper": ({}, lambda *of: personal.fedper(*of, BODY)),
+    "lg-fedavg": ({}, lambda *of: personal.fedper(*of, 1 - BODY)),
+    "fedrep": ({"head": full(3)}, lambda *of: personal.fedrep(*of, BODY, 3)),
+    "fedbabu": ({"tune": full(3)}, lambda *of: personal.fedbabu(*of, BODY, 3)),
+    "ditto": ({"lambda": 0.3, "own": full(3)}, lambda *of: personal.ditto(*of, 0.3, 3)),
+    "apfl": ({"mix": 0.3, "adaptive": False}, lambda *of: personal.apfl(*of, 0.3)),
+    "per-fedavg": ({"adapt": 0.4, "learn": 0.2, "tune": full(1)}, lambda *of: personal.per_fedavg(*of, 0.4, 0.2)),
+}
+
+
+@pytest.mark.parametrize("size", [5, 3, 1])
+@pytest.mark.parametrize("name", PERSONAL)
+def test_close_a_personal_model_is_that_of_its_paper(name, size):
+    settings, method = PERSONAL[name]
+    begin = personal_models(5, "fedper", **STILL)
+    clients = [personal.network(client, CLASSES, WIDTH) for client in exact()]
+    close(personal_models(size, name, **settings), np.array(method(clients, taking_part(size), begin)))
+
+
+@pytest.mark.parametrize("size", [5, 3, 1])
+def test_close_fedbn_keeps_layers_that_normalise(size):
+    begin = personal_models(5, "fedbn", NORMALISED, **STILL)
+    clients = [personal.network(client, CLASSES, WIDTH, True) for client in exact()]
+    due = personal.fedper(clients, taking_part(size), begin, np.repeat([1.0, 0.0, 1.0], LAYERS))
+    close(personal_models(size, "fedbn", NORMALISED), np.array(due))
 
 
 def drawn_network():
