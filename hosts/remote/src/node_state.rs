@@ -78,7 +78,7 @@ impl NodeState {
     ///
     /// # Errors
     /// If it cannot be written, is damaged or incomplete, others may write to it, or others can
-    /// read its secret, which may then be known.
+    /// read its secret or its signing key, which may then be known.
     pub fn open(path: &Path) -> Result<Self> {
         let what = || format!("the node's folder {}", path.display());
         folder(path).with_context(what)?;
@@ -88,7 +88,14 @@ impl NodeState {
             .with_context(what)?;
         let _lock = lock(&path.join("lock"))?;
         let secret = path.join("secret");
-        private(&secret)?;
+        private(
+            &secret,
+            "they can remove the noise of all releases, which are not private",
+        )?;
+        private(
+            &path.join("signing-key"),
+            "they can sign receipts in the node's name: remove it and its `.pub`, and tell those who know the public key",
+        )?;
         if !secret.is_symlink() && !secret.exists() {
             Self::begin(path).with_context(what)?;
         }

@@ -40,9 +40,10 @@ pub(crate) fn lock(path: &Path) -> Result<File> {
     file.with_context(|| format!("locking {}", path.display()))
 }
 
-/// A reader of the secret can remove all noise that followed it, and no later `chmod` mends that.
+/// Refuses a file that other users can read. No later `chmod` mends that: `lost` says what a reader
+/// of the file can do.
 #[cfg(unix)]
-pub(crate) fn private(path: &Path) -> Result<()> {
+pub(crate) fn private(path: &Path, lost: &str) -> Result<()> {
     use std::os::unix::fs::PermissionsExt;
     let Ok(about) = fs::metadata(path) else {
         return Ok(());
@@ -50,14 +51,14 @@ pub(crate) fn private(path: &Path) -> Result<()> {
     let mode = about.permissions().mode() & 0o777;
     ensure!(
         mode & 0o077 == 0,
-        "{} has mode {mode:03o}, so other users may have read the secret of the noise; if none has, run `chmod 600` on it; otherwise the releases made with it are not private",
+        "{} has mode {mode:03o}, so other users may have read it; if none has, run `chmod 600` on it; otherwise {lost}",
         path.display()
     );
     Ok(())
 }
 
 #[cfg(not(unix))]
-pub(crate) fn private(_: &Path) -> Result<()> {
+pub(crate) fn private(_: &Path, _: &str) -> Result<()> {
     Ok(())
 }
 

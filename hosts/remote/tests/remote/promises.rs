@@ -375,19 +375,23 @@ fn what_does_not_fit_is_told_to_the_owner_alone() {
 
 #[test]
 #[cfg(unix)]
-fn a_secret_that_others_could_read_is_none() {
+fn a_secret_or_key_that_others_could_read_is_none() {
     use std::os::unix::fs::PermissionsExt;
     let d = tempfile::tempdir().unwrap();
     let home = d.path().join("node");
     fl_remote::NodeState::open(&home).unwrap();
-    let secret = home.join("secret");
-    fs::set_permissions(&secret, fs::Permissions::from_mode(0o640)).unwrap();
-    let error = format!("{:#}", fl_remote::NodeState::open(&home).unwrap_err());
-    assert!(
-        error.contains("mode 640") && error.contains("chmod 600"),
-        "{error}"
-    );
-    fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).unwrap();
+    fl_receipts::SigningKey::make(&home.join("signing-key")).unwrap();
+    for (name, lost) in [("secret", "noise"), ("signing-key", "sign receipts")] {
+        fl_remote::NodeState::open(&home).unwrap();
+        let file = home.join(name);
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
+        let error = format!("{:#}", fl_remote::NodeState::open(&home).unwrap_err());
+        assert!(
+            error.contains("mode 640") && error.contains("chmod 600") && error.contains(lost),
+            "{error}"
+        );
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+    }
     // in a folder that is open to all, what lasts is still its owner's
     fs::set_permissions(&home, fs::Permissions::from_mode(0o755)).unwrap();
     let spec = read(PRIVATE);
