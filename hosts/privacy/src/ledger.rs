@@ -110,7 +110,7 @@ impl DataLedger {
     /// them.
     ///
     /// # Errors
-    /// If one of the files exists, or cannot be written.
+    /// If one of the three files exists, or cannot be written.
     pub fn init(path: &Path, limit: Option<Limit>) -> Result<()> {
         let files = Self::files(path);
         for file in [&files.records, &files.head] {
@@ -121,28 +121,36 @@ impl DataLedger {
                 file.display()
             );
         }
+        let key = Self::key_file(path);
+        ensure!(
+            key.symlink_metadata().is_err(),
+            "{} is the key of a ledger that is lost; restore {} and {} from the newest copy, or take another path: a new ledger here would count what runs have spent as unspent",
+            key.display(),
+            files.records.display(),
+            files.head.display()
+        );
         // of two processes one makes it
         let mut options = OpenOptions::new();
         let made = fl_files::open_own(path, options.write(true).create_new(true));
         made.with_context(|| format!("making {}", path.display()))?;
-        let key = RowKey::new().and_then(|key| {
-            key.write(&Self::key_file(path))?;
-            Ok(key.name())
+        let name = RowKey::new().and_then(|new| {
+            new.write(&key)?;
+            Ok(new.name())
         });
-        let first = key.and_then(|key| {
+        let first = name.and_then(|name| {
             files.begin()?;
             Chain::new(files.clone()).append(&Record::Begun {
                 version: VERSION,
                 ledger: random_name()?,
                 limit,
-                key,
+                key: name,
             })
         });
         first.inspect_err(|_| {
             // it is of no use without its first record
             let _ = std::fs::remove_file(&files.records);
             let _ = std::fs::remove_file(&files.head);
-            let _ = std::fs::remove_file(Self::key_file(path));
+            let _ = std::fs::remove_file(&key);
         })
     }
 

@@ -730,6 +730,16 @@ fn a_ledger_is_never_replaced_and_no_other_file_is_one() {
     fs::remove_file(head_of(&path)).unwrap();
     assert!(DataLedger::open(&path).is_err());
     assert!(DataLedger::init(&path, None).is_err());
+    // both files are lost, and the key is there
+    fs::remove_file(&path).unwrap();
+    let key = dir.path().join(format!("{}.key", path.display()));
+    let before = fs::read(&key).unwrap();
+    let error = DataLedger::init(&path, None).unwrap_err().to_string();
+    assert!(
+        error.contains("the key of a ledger that is lost; restore"),
+        "{error}"
+    );
+    assert!(fs::read(&key).unwrap() == before && !path.exists());
 }
 
 #[test]
