@@ -480,16 +480,19 @@ fn leftovers(path: &Path, elsewhere: &str) -> Result<Vec<PathBuf>> {
     if elsewhere.is_dir() && !path.join(STATE).exists() | found.contains(&path.join(STATE)) {
         found.push(elsewhere);
     }
-    for name in ["", MODELS, PICTURES, MESSAGES] {
-        let folder = path.join(name);
-        if folder.is_dir() {
-            found.extend(fl_files::unfinished(&folder)?);
-        }
-    }
+    found.extend(unfinished(path)?);
     Ok(found)
 }
 
-fn remove_all(paths: &[PathBuf]) -> Result<()> {
+/// Returns the incomplete files that a crash left in a run folder.
+pub(crate) fn unfinished(path: &Path) -> Result<Vec<PathBuf>> {
+    let folders = ["", MODELS, PICTURES, MESSAGES].map(|name| path.join(name));
+    let there = folders.iter().filter(|folder| folder.is_dir());
+    let found = there.map(|folder| fl_files::unfinished(folder));
+    Ok(found.collect::<Result<Vec<_>>>()?.concat())
+}
+
+pub(crate) fn remove_all(paths: &[PathBuf]) -> Result<()> {
     for path in paths {
         fl_files::remove(path).with_context(|| format!("removing {}", path.display()))?;
     }

@@ -2,8 +2,8 @@
 
 use crate::client_state_file::ClientStateFile;
 use crate::folder::{
-    COSTS, Checkpoint, JOURNAL, LogFiles, LogPositions, METRICS, MODELS, PICTURES, REPORT,
-    ResumePoint, RunFolder, SPEC, STATE, SavedPosition,
+    COSTS, Checkpoint, JOURNAL, LogFiles, LogPositions, METRICS, MODELS, REPORT, ResumePoint,
+    RunFolder, SPEC, STATE, SavedPosition, remove_all, unfinished,
 };
 use crate::manifest::Manifest;
 use crate::outcome::OUTCOME;
@@ -163,14 +163,9 @@ impl StoppedRun {
         self.files.costs.go_on()?;
         locked(&self.files.receipts).go_on()?;
         self.clients.go_on()?;
-        fl_files::tidy(&self.path)?;
+        remove_all(&unfinished(&self.path)?)?;
         let models = self.path.join(MODELS);
         fs::create_dir_all(&models).with_context(|| format!("making {}", models.display()))?;
-        fl_files::tidy(&models)?;
-        let pictures = self.path.join(PICTURES);
-        if pictures.is_dir() {
-            fl_files::tidy(&pictures)?;
-        }
         self.manifest.resumed.push(now.begun);
         self.manifest.spec_sha256 = now.spec_sha256;
         self.manifest.book = now.book;

@@ -108,7 +108,9 @@ fn a_run_without_a_checkpoint_begins_anew_and_says_so() {
     out(dir, &["run", &spec, "--out", "r", "--stop-after", "1"]);
     // as it is before the first step ends
     fs::remove_file(dir.join("r/state")).unwrap();
-    fs::write(dir.join("r/models/.tmpHalf"), "half").unwrap();
+    fs::create_dir_all(dir.join("r/messages")).unwrap();
+    let half = ["r/.tmpHalf", "r/models/.tmpHalf", "r/messages/.tmpHalf"].map(|at| dir.join(at));
+    half.iter().for_each(|at| fs::write(at, "half").unwrap());
     let o = fl(dir, &["run", "--resume", "r", "--json"]);
     let said = String::from_utf8(o.stderr).unwrap();
     assert!(
@@ -121,7 +123,7 @@ fn a_run_without_a_checkpoint_begins_anew_and_says_so() {
         let of = |folder: &str| fs::read_to_string(dir.join(folder).join(file)).unwrap();
         assert_eq!(of("r"), of("whole"));
     }
-    assert!(!dir.join("r/models/.tmpHalf").exists());
+    assert!(half.iter().all(|at| !at.exists()));
 
     // killed while the folder was made: the same command does, and --resume says which
     out(dir, &["run", &spec, "--out", "b", "--stop-after", "1"]);
