@@ -543,12 +543,32 @@ pub fn main() -> ExitCode {
             fl_registry::isolate_with(vec![program.clone().into()]);
             supervise::begin(program, &args);
         }
-        let code = run_with(args, &[]);
+        let code = on_own_stack(|| run_with(args, &[]));
         ExitCode::from(supervise::exit_code(code))
     }
     #[cfg(not(unix))]
-    run(std::env::args_os())
+    ExitCode::from(on_own_stack(|| {
+        run_for_exit_code(std::env::args_os().collect())
+    }))
 }
+
+/// Runs the command line on a thread: the stack of the first one is as small as its user's limit.
+fn on_own_stack(command: impl FnOnce() -> u8 + Send) -> u8 {
+    const STACK: usize = 8 << 20;
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().name("main".into());
+        match thread.stack_size(STACK).spawn_scoped(scope, command) {
+            Ok(running) => running.join().unwrap_or(PANICKED),
+            Err(error) => {
+                complain(format_args!("error: beginning a thread: {error}"));
+                1
+            }
+        }
+    })
+}
+
+/// The exit code of a program that panicked, whose hook has said why.
+const PANICKED: u8 = 101;
 
 /// Serves a library to the program that has begun this process with these arguments, which follow
 /// [`fl_registry::ARGUMENT`]; gives the exit code.

@@ -1,5 +1,5 @@
 //! Runs that are killed, stopped, starved and given more to do.
-use crate::common::{fails, fl, json, out, quick as spec, root, start};
+use crate::common::{fails, fl, json, out, quick as spec, root, start, user_dir};
 use crate::library;
 use serde_json::Value;
 use std::fs;
@@ -566,6 +566,24 @@ fn exact_a_library_that_doubles_the_process_answers_once() {
         assert_eq!(whole, digest(mode, &here, &[]), "{mode}");
         assert_eq!(whole, digest(mode, &isolated, &["--set", apart]), "{mode}");
     }
+}
+
+#[test]
+#[cfg(unix)]
+fn a_small_stack_is_enough() {
+    let (d, spec) = (tempfile::tempdir().unwrap(), spec("fedavg"));
+    let limited = |command: &[&str]| {
+        let mut sh = Command::new("sh");
+        sh.args(["-c", "ulimit -s 256 && exec \"$0\" \"$@\""]);
+        sh.arg(env!("CARGO_BIN_EXE_fl")).args(command);
+        sh.env("XDG_DATA_HOME", user_dir());
+        let done = sh.current_dir(d.path()).output().unwrap();
+        let error = String::from_utf8_lossy(&done.stderr).into_owned();
+        assert!(done.status.success(), "{:?}: {error}", done.status);
+    };
+    limited(&["check", &spec]);
+    limited(&["run", &spec, "--out", "r", "--stop-after", "1"]);
+    limited(&["run", "--help"]);
 }
 
 #[test]
