@@ -64,7 +64,7 @@ pub use host::{Answers, Refused, during, import, import_library, import_linked, 
 #[cfg(unix)]
 pub use host::{import_isolated, leave};
 #[cfg(unix)]
-pub use isolated::{IsolatedLibrary, Process, serve};
+pub use isolated::{IsolatedLibrary, Process, hurry_calls, serve};
 pub use library::{
     Host, IncomingMessage, Input, OpenCall, PartLibrary, TextAndTensors, fl_plugin, library,
 };

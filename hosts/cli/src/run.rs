@@ -180,7 +180,15 @@ pub fn run(args: &RunArgs, catalogue: &Catalogue, command: &[String]) -> Done {
     });
     watch.end();
     bar.finish_and_clear();
-    let Some(outcome) = outcome? else {
+    let outcome = match (outcome.map_err(Failure::from), signals.exit_code()) {
+        // a call of a library that a signal has ended, for one
+        (Err(Failure::Failed(error)), Some(code)) => {
+            complain(format_args!("error: {error:#}"));
+            return Err(Failure::Stopped(code));
+        }
+        (outcome, _) => outcome?,
+    };
+    let Some(outcome) = outcome else {
         complain("nothing was begun");
         return not_stopped(&signals);
     };

@@ -1,5 +1,5 @@
-//! Signals that stop a run: the first lets the current step end, the second ends the program at
-//! once.
+//! Signals that stop a run: the first lets the current step end, but no call of an isolated library
+//! that goes on for longer than two seconds; the second ends the program at once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
@@ -47,6 +47,7 @@ impl Signals {
                     let _ = signal_hook::low_level::emulate_default_handler(signal);
                 }
                 on.signal.store(signal, Ordering::Relaxed);
+                fl_core::abi::hurry_calls();
                 let name = signal_hook::low_level::signal_name(signal).unwrap_or("a signal");
                 log::info!(
                     "{name} received: stopping after the current step; send it again to abort"

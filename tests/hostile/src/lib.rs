@@ -139,7 +139,7 @@ plugin!(aggregator "loud-vote" => LoudVote);
 settings! {
     /// A protocol that does what no protocol may.
     pub struct Misbehaves {
-        /// What: panic, answer, undeclared, hides, outlasts, looks, stay.
+        /// What: panic, answer, undeclared, hides, outlasts, looks, stay, asks.
         how: String = String::new();
     }
 }
@@ -190,6 +190,10 @@ impl Protocol for Misbehaves {
                 }
                 "stay" => loop {
                     std::hint::spin_loop();
+                },
+                // each request is answered at once, and the call never ends
+                "asks" => loop {
+                    server.with_examples(1);
                 },
                 _ => {
                     server.collect(round, &ASKED, |_| &Nothing)?;

@@ -83,7 +83,7 @@ pub unsafe fn serve(
         let interface = unsafe { (&raw const (*table).version).read() };
         Ok((functions, interface))
     });
-    let mut from = Incoming::new(program, Mailbox::Requests, LONGEST);
+    let mut from = Incoming::new(program, Mailbox::Requests, LONGEST, usize::MAX);
     // the program wakes this process when there is memory
     match from.receive::<CallRequest>() {
         Ok(_) => {}

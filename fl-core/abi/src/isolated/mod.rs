@@ -16,6 +16,7 @@
 //! come from a new process.
 
 mod child;
+mod counted;
 mod parent;
 mod process;
 mod shared_memory;
@@ -29,6 +30,7 @@ use super::ask::ErrorText;
 use super::marshal::{OutgoingMessage, slice, view};
 use super::raw::FlMessage;
 use anyhow::ensure;
+use counted::{counted, counted_if_any, unpacked};
 use fl_roles::Result;
 use fl_roles::message::{NamedTensors, Tensor};
 use fl_roles::privacy::Noise;
@@ -38,6 +40,7 @@ use serde_bytes::ByteArray;
 use shared_memory::{Listener, Mail, Mailbox, SharedMemory, dtype};
 use std::io::{BufReader, Error, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// The most bytes of a message; tensors are not in it.
@@ -45,6 +48,22 @@ const LONGEST: usize = 64 << 20;
 /// A message takes at most this many times its bytes once it is read: an entry of a tensor is
 /// written in four bytes and held in ninety, in a list that is copied as it grows.
 const UNPACKED: u64 = 64;
+
+/// The most entries of all lists of a message from a process: a list of tensors without names takes
+/// sixteen times its bytes.
+const ENTRIES: usize = 1 << 21;
+
+/// How long the calls of a library may still take once the program is to stop.
+const LAST_CALLS: Duration = Duration::from_secs(2);
+
+/// The program is to stop.
+static STOPS: AtomicBool = AtomicBool::new(false);
+
+/// From now on a call of an isolated library that goes on for two more seconds ends its process: a
+/// library that loops does not hold up a program that is to stop.
+pub fn hurry_calls() {
+    STOPS.store(true, Ordering::Relaxed);
+}
 
 /// The most bytes of a message from a process that may have so much memory: the program takes no
 /// more to read it.
@@ -105,8 +124,10 @@ enum Operation {
 struct SharedMessage {
     from: u32,
     weight: f64,
+    #[serde(deserialize_with = "counted_if_any")]
     class_counts: Option<Vec<u32>>,
     training_loss: Option<f64>,
+    #[serde(deserialize_with = "counted")]
     tensors: Vec<SharedTensor>,
 }
 
@@ -115,6 +136,7 @@ struct SharedMessage {
 pub(crate) struct SharedTensor {
     pub name: String,
     pub dtype: u32,
+    #[serde(deserialize_with = "counted")]
     pub shape: Vec<usize>,
     /// Where its first number is; a multiple of 64.
     pub at: usize,
@@ -132,7 +154,9 @@ struct Reply {
     misuse: Option<String>,
     /// The library drew something from the call's stream.
     drew: bool,
+    #[serde(deserialize_with = "counted")]
     parts: Vec<u64>,
+    #[serde(deserialize_with = "counted")]
     tensors: Vec<SharedTensor>,
     room: u64,
 }
@@ -150,6 +174,7 @@ enum ProcessMessage {
         operation: u32,
         key: ByteArray<32>,
         text: String,
+        #[serde(deserialize_with = "counted")]
         messages: Vec<SharedMessage>,
         room: u64,
     },
@@ -284,36 +309,62 @@ struct TimedSocket {
     socket: UnixStream,
     /// `None`: there is no limit.
     until: Option<Instant>,
+    /// The call has the last seconds of a program that is to stop.
+    hurries: bool,
 }
 
 impl TimedSocket {
-    fn left(&self) -> Result<Option<Duration>, Error> {
-        let left = self
-            .until
-            .map(|t| t.saturating_duration_since(Instant::now()));
-        match left {
+    /// It looks this often whether the program is to stop.
+    const LOOK: Duration = Duration::from_millis(100);
+
+    fn new(socket: UnixStream) -> Self {
+        Self {
+            socket,
+            until: None,
+            hurries: false,
+        }
+    }
+
+    fn left(&mut self) -> Result<Option<Duration>, Error> {
+        let now = Instant::now();
+        if STOPS.load(Ordering::Relaxed) && !self.hurries {
+            self.hurries = true;
+            self.until = self.until.map(|until| until.min(now + LAST_CALLS));
+        }
+        match self.until.map(|t| t.saturating_duration_since(now)) {
             Some(Duration::ZERO) => Err(ErrorKind::TimedOut.into()),
             left => Ok(left),
+        }
+    }
+
+    /// Reads or writes in the time that is left. A library in its sandbox may not change its
+    /// socket.
+    fn in_time<T>(
+        &mut self,
+        limit: impl Fn(&UnixStream, Option<Duration>) -> Result<(), Error>,
+        mut f: impl FnMut(&mut UnixStream) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        loop {
+            if let Some(left) = self.left()? {
+                limit(&self.socket, Some(left.min(Self::LOOK)))?;
+            }
+            match f(&mut self.socket) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock && self.until.is_some() => {}
+                done => return done,
+            }
         }
     }
 }
 
 impl Read for TimedSocket {
     fn read(&mut self, bytes: &mut [u8]) -> Result<usize, Error> {
-        // a library in its sandbox may not change its socket
-        if let Some(left) = self.left()? {
-            self.socket.set_read_timeout(Some(left))?;
-        }
-        self.socket.read(bytes)
+        self.in_time(UnixStream::set_read_timeout, |socket| socket.read(bytes))
     }
 }
 
 impl Write for TimedSocket {
     fn write(&mut self, bytes: &[u8]) -> Result<usize, Error> {
-        if let Some(left) = self.left()? {
-            self.socket.set_write_timeout(Some(left))?;
-        }
-        self.socket.write(bytes)
+        self.in_time(UnixStream::set_write_timeout, |socket| socket.write(bytes))
     }
 
     fn flush(&mut self) -> Result<(), Error> {
@@ -329,16 +380,18 @@ struct Incoming {
     lines: u32,
     /// The most bytes of a message.
     longest: usize,
+    /// The most entries of all its lists.
+    entries: usize,
 }
 
 impl Incoming {
-    fn new(socket: UnixStream, mailbox: Mailbox, longest: usize) -> Self {
-        let until = None;
+    fn new(socket: UnixStream, mailbox: Mailbox, longest: usize, entries: usize) -> Self {
         Self {
-            socket: BufReader::new(TimedSocket { socket, until }),
+            socket: BufReader::new(TimedSocket::new(socket)),
             listener: Listener::new(mailbox),
             lines: 0,
             longest,
+            entries,
         }
     }
 
@@ -360,7 +413,7 @@ impl Incoming {
             }) = &mail
                 && *lines == self.lines
             {
-                return Ok(postcard::from_bytes(message)?);
+                return unpacked(message, self.entries);
             }
             let received = self.receive()?;
             let line = received.is_some();
@@ -394,6 +447,6 @@ impl Incoming {
         if bytes.len() < length {
             return Err(Error::from(ErrorKind::UnexpectedEof).into());
         }
-        Ok(Some(postcard::from_bytes(&bytes)?))
+        unpacked(&bytes, self.entries).map(Some)
     }
 }

@@ -2,9 +2,9 @@
 
 use super::shared_memory::{Mailbox, SharedMemory};
 use super::{
-    CallInput, CallRequest, Incoming, Operation, Process, ProcessMessage, Reply, SharedMessage,
-    SharedTensor, TimedSocket, WAKE, copied, frame, longest_message, shared, shared_tensors,
-    with_owned,
+    CallInput, CallRequest, ENTRIES, Incoming, LAST_CALLS, Operation, Process, ProcessMessage,
+    Reply, SharedMessage, SharedTensor, TimedSocket, WAKE, copied, frame, longest_message, shared,
+    shared_tensors, with_owned,
 };
 use crate::ask::ErrorText;
 use crate::caller::Means;
@@ -67,10 +67,8 @@ impl LibraryProcess {
     /// A process that has begun; each call of it takes at most so long.
     pub fn new(number: u64, process: Process, longest: Duration) -> Result<Self> {
         let child = OwnedProcess(process.child);
-        let mut to = TimedSocket {
-            socket: process.socket,
-            until: Some(Instant::now() + longest),
-        };
+        let mut to = TimedSocket::new(process.socket);
+        to.until = Some(Instant::now() + longest);
         let area = SharedMemory::new(process.memory)?;
         // it waits until there are mailboxes; the first request says why one that has ended did
         let _ = to.write_all(&WAKE);
@@ -82,6 +80,7 @@ impl LibraryProcess {
                 from,
                 Mailbox::Answers,
                 longest_message(process.memory_bytes),
+                ENTRIES,
             ),
             to,
             longest,
@@ -95,13 +94,21 @@ impl LibraryProcess {
     /// The library has the floor for what is left of the call's time.
     fn go_on(&mut self) {
         let until = Some(Instant::now() + self.left);
-        self.to.until = until;
-        self.from.socket.get_mut().until = until;
+        for end in self.ends() {
+            end.until = until;
+        }
+    }
+
+    /// Both ends of its socket.
+    fn ends(&mut self) -> [&mut TimedSocket; 2] {
+        [&mut self.to, self.from.socket.get_mut()]
     }
 
     /// The program has the floor: what it takes to answer is not the library's time.
     fn pause(&mut self) -> Result<()> {
-        self.left = self.to.left()?.unwrap_or(self.longest);
+        for end in self.ends().map(TimedSocket::left) {
+            self.left = end?.map_or(self.left, |left| left.min(self.left));
+        }
         Ok(())
     }
 
@@ -119,6 +126,9 @@ impl LibraryProcess {
     /// Sends a question.
     pub fn tell(&mut self, what: Operation, asked: CallInput<'_>) -> Result<()> {
         self.left = self.longest;
+        for end in self.ends() {
+            end.hurries = false;
+        }
         self.go_on();
         let messages = shared(&mut self.area, asked.messages)?;
         self.asked += 1;
@@ -280,10 +290,15 @@ impl LibraryProcess {
     pub fn why(mut self, error: &anyhow::Error) -> String {
         let kind = error.downcast_ref::<std::io::Error>().map(|e| e.kind());
         match kind {
-            Some(ErrorKind::WouldBlock | ErrorKind::TimedOut) => format!(
-                "its process was ended: a call took longer than {} seconds",
-                self.longest.as_secs_f64()
-            ),
+            Some(ErrorKind::TimedOut) => {
+                let hurried = self.ends().iter().any(|end| end.hurries);
+                let (longest, after) = match hurried && LAST_CALLS < self.longest {
+                    true => (LAST_CALLS, " after the signal to stop"),
+                    false => (self.longest, ""),
+                };
+                let seconds = longest.as_secs_f64();
+                format!("its process was ended: a call took longer than {seconds} seconds{after}")
+            }
             Some(ErrorKind::UnexpectedEof | ErrorKind::BrokenPipe | ErrorKind::ConnectionReset) => {
                 // its socket is closed, so it has ended or is about to
                 let status = (0..1000).find_map(|_| {

@@ -1,6 +1,7 @@
 //! Libraries in processes of their own: by default, and with `--isolate`.
 #![cfg(target_os = "linux")]
 use crate::common::{fails, fl, json, out, root, start};
+use crate::kills::{send, until};
 use crate::library;
 use crate::verify::{forge, receipts};
 use fl_receipts::ReceiptRecord;
@@ -379,6 +380,27 @@ fn a_call_ends_in_its_time_and_a_library_with_the_program() {
     // this comes back only if nobody holds the program's error output any more
     let error = reached(dir, "outlives", "");
     assert!(error.contains("outlives: done"), "{error}");
+}
+
+#[test]
+fn the_first_signal_ends_a_call_that_never_ends() {
+    let d = tempfile::tempdir().unwrap();
+    let dir = d.path();
+    if !hostile(dir) {
+        return;
+    }
+    let text = "name: h\nplugins: [{path: h.so}]\ndata: {set: blobs, clients: 3}\n\
+         protocol: {use: fedavg, rounds: 3}\n\
+         parts: {model: {use: linear}, aggregator: {use: hostile, mode: loops}}\n";
+    fs::write(dir.join("h.yaml"), text).unwrap();
+    let mut child = start(dir, &["run", "h.yaml", "--out", "r"]);
+    until(&mut child, &dir.join("r/run.json"));
+    send(&child, "-TERM");
+    let ended = child.wait_with_output().unwrap();
+    let error = String::from_utf8(ended.stderr).unwrap();
+    let late = "its process was ended: a call took longer than 2 seconds after the signal to stop";
+    assert!(error.contains(late), "{error}");
+    assert_eq!(ended.status.code(), Some(143), "{error}");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Child, Command};
 
 /// Waits until a run has come so far that `path` is there.
-fn until(child: &mut Child, path: &Path) {
+pub fn until(child: &mut Child, path: &Path) {
     while !path.exists() {
         assert_eq!(child.try_wait().unwrap(), None, "it is to run for long");
         std::thread::yield_now();
@@ -16,7 +16,7 @@ fn until(child: &mut Child, path: &Path) {
 }
 
 #[cfg(unix)]
-fn send(child: &Child, signal: &str) {
+pub fn send(child: &Child, signal: &str) {
     let mut kill = Command::new("kill");
     let id = child.id().to_string();
     assert!(kill.args([signal, &id]).status().unwrap().success());

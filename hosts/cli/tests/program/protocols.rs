@@ -46,11 +46,13 @@ fn a_protocol_that_misbehaves_gets_a_clear_error() {
     #[cfg(target_os = "linux")]
     {
         let plugins = format!("plugins=[{{path: {library:?}, isolate: {{call-seconds: 0.5}}}}]");
-        let run = ["run", &quick("solo"), "--out", "stay", "--set", &plugins];
-        let protocol = ["--set", "protocol={use: misbehaves, how: stay}"];
-        let done = fl(dir.path(), &[&run[..], &protocol].concat());
-        let said = String::from_utf8(done.stderr).unwrap();
-        assert!(said.contains("took longer than"), "{said}");
+        for how in ["stay", "asks"] {
+            let run = ["run", &quick("solo"), "--out", how, "--set", &plugins];
+            let protocol = format!("protocol={{use: misbehaves, how: {how}}}");
+            let done = fl(dir.path(), &[&run[..], &["--set", &protocol]].concat());
+            let said = String::from_utf8(done.stderr).unwrap();
+            assert!(said.contains("took longer than"), "{how}: {said}");
+        }
     }
 }
 
