@@ -11,7 +11,7 @@ use fl_plugins as _;
 use std::cell::{Cell, LazyCell};
 use std::ffi::c_void;
 use std::panic::set_hook;
-use std::sync::Once;
+use std::sync::{LazyLock, Once};
 
 thread_local! {
     /// Where each part that can cross stands in the description, and its settings, every default
@@ -180,29 +180,19 @@ const ROUND: &str = r#"{"number": 1, "last": false, "name": "round 1"}"#;
 const COHORT: &str = r#"{"clients": 3, "of": 5, "draw": "everyone"}"#;
 const EVENT: &str = r#"{"Laplace": {"sensitivity": 1, "scale": 2, "unit": "party"}}"#;
 
-/// Every operation with a text that it may be given.
-const OPERATIONS: [(u32, &str); 48] = [
+/// Texts that an operation may be given; others are given none.
+const TEXTS: &[(u32, &str)] = &[
     (FL_CHECK, r#"{"part": 0, "settings": {}}"#),
-    (FL_DESCRIBE, ""),
-    (FL_SAVE, ""),
-    (FL_LOAD, ""),
     (FL_AGGREGATE, ROUND),
     (FL_FOLD, ROUND),
-    (FL_FOLD_ADD, ""),
-    (FL_FOLD_FINISH, ""),
-    (FL_SENT, ""),
     (FL_UPDATE, ROUND),
     (FL_FIT, r#"{"classes": 3}"#),
     (FL_SELECT, ROUND),
     (FL_POLL, ROUND),
     (FL_RANK, "{}"),
-    (FL_CLIP, ""),
-    (FL_RANGE, ""),
     (FL_AGREE, "2.5"),
-    (FL_NORM_BOUND, ""),
     (FL_PRICE, COHORT),
     (FL_PERTURB, COHORT),
-    (FL_QUERIES, ""),
     (FL_TRUNCATE, r#"{"queries": 1}"#),
     (FL_ACTUAL_COST, EVENT),
     (FL_CHARGE, EVENT),
@@ -223,10 +213,6 @@ const OPERATIONS: [(u32, &str); 48] = [
     ),
     (FL_PREDICT, "{}"),
     (FL_FEATURES, "{}"),
-    (FL_SAVE_STATE, ""),
-    (FL_LOAD_STATE, ""),
-    (FL_PARAMS, ""),
-    (FL_SET_PARAMS, ""),
     (FL_VJP, "{}"),
     (
         FL_GRADIENT,
@@ -236,16 +222,18 @@ const OPERATIONS: [(u32, &str); 48] = [
         FL_CLIPPED_GRADIENTS,
         r#"{"loss": "CrossEntropy", "target": "classes", "clip": 1.5}"#,
     ),
-    (FL_STEP_SIZE, ""),
     (FL_DESCEND, r#"{"at": 0, "of": 1}"#),
-    (FL_HEAD, ""),
-    (FL_SAVE_MEMORY, ""),
-    (FL_LOAD_MEMORY, ""),
-    (0, ""),
-    (99, ""),
     (FL_GUARANTEE, EVENT),
     (FL_PRICE, r#"{"clients": 0, "of": 0, "draw": "unknown"}"#),
 ];
+
+/// Every operation, and two that there are not, each with a text that it may be given.
+static OPERATIONS: LazyLock<Vec<(u32, &str)>> = LazyLock::new(|| {
+    let known = fl_core::abi::OPERATIONS.iter().map(|of| of.number);
+    let silent = known.filter(|number| TEXTS.iter().all(|(of, _)| of != number));
+    let silent = silent.chain([0, 99]).map(|number| (number, ""));
+    silent.chain(TEXTS.iter().copied()).collect()
+});
 
 /// A text of the fuzzer, unless it asks for more work than a fuzzer has time for.
 pub(crate) fn small(text: &[u8]) -> &[u8] {
