@@ -19,6 +19,23 @@ const GONE: [(&str, &str); 1] = [(
     "each of its methods is a protocol of its own, with the same settings: `fedavg`, `fedprox` (`mu`), `scaffold` and `fednova` (`correction`), `feddf` (`fuse`), `fedgen` (`generate`), `dp-fedavg` (`parts.server-privacy`)",
 )];
 
+/// The name that a user means: one that differs from `name` in case and hyphens only, as in papers
+/// (`FedPer`, `LG-FedAvg`), or else the nearest.
+pub fn meant<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let known: Vec<&str> = known.into_iter().collect();
+    as_in_papers(name, known.iter().copied()).or_else(|| nearest(name, known))
+}
+
+/// The name that differs from `name` in case and hyphens only.
+pub fn as_in_papers<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let plain = |name: &str| {
+        let letters = name.chars().filter(|c| !"-_ ".contains(*c));
+        letters.flat_map(char::to_lowercase).collect::<String>()
+    };
+    let name = plain(name);
+    known.into_iter().find(|known| plain(known) == name)
+}
+
 /// Parts by role and name.
 #[derive(Clone, Default)]
 pub struct Catalogue {
@@ -109,7 +126,7 @@ impl Catalogue {
         if let Some((gone, instead)) = GONE.iter().find(|(gone, _)| *gone == name) {
             return Err(format!("`{gone}` is not a {role} any more: {instead}"));
         }
-        let near = nearest(name, fitting.iter().flat_map(|p| p.names()));
+        let near = meant(name, fitting.iter().flat_map(|p| p.names()));
         let (is, known) = (show(&name.into()), names(fitting.iter().copied()));
         let word = fitting.iter().find_map(|part| word_of(part, name));
         Err(match (self.named(name).first(), near) {
@@ -134,7 +151,7 @@ impl Catalogue {
     /// The text for a name that no part of any role has.
     pub fn unknown(&self, name: &str) -> String {
         let is = show(&name.into());
-        match nearest(name, self.parts.iter().flat_map(|p| p.names())) {
+        match meant(name, self.parts.iter().flat_map(|p| p.names())) {
             Some(near) => format!("no part is called {is}; did you mean `{near}`?"),
             None => format!("no part is called {is}; {ELSEWHERE}"),
         }

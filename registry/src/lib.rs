@@ -56,7 +56,7 @@ mod yaml;
 #[cfg(test)]
 mod tests;
 
-pub use catalogue::{Catalogue, any_make};
+pub use catalogue::{Catalogue, any_make, as_in_papers, meant};
 pub use describe::{settings_json, settings_table};
 pub use diagnostics::{Mistake, Mistakes, SourcePosition};
 pub use docs::columns::{columns, fill};

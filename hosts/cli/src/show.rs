@@ -82,13 +82,19 @@ fn list_words(words: &[Choice], json: bool) -> Done {
 }
 
 pub fn inspect(name: &str, json: bool, catalogue: &Catalogue) -> Done {
+    let mut all = inspect_topics::names(catalogue);
+    let parts = catalogue.parts().iter();
+    all.extend(parts.flat_map(|p| p.names()).map(ToString::to_string));
+    let known = || all.iter().map(String::as_str);
+    let name = match known().any(|known| known == name) {
+        true => name,
+        false => fl_registry::as_in_papers(name, known()).unwrap_or(name),
+    };
     let found = catalogue.named(name);
     let mut topics = inspect_topics::find(name, catalogue);
     if found.is_empty() && topics.is_empty() {
-        let mut all = inspect_topics::names(catalogue);
-        all.extend(catalogue.parts().iter().map(|p| p.name.to_string()));
-        let near = fl_core::settings::nearest(name, all.iter().map(String::as_str));
         let of_slot = catalogue.role_of_slot(name);
+        let near = fl_registry::meant(name, known());
         let hint = match (of_slot.or(role(name).ok()), near) {
             (Some(of), _) => {
                 let what = if of_slot.is_some() { "slot" } else { "role" };

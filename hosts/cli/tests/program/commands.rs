@@ -1,6 +1,6 @@
 //! The command line: exit codes, what goes to stdout and what to stderr, and every command once.
 
-use crate::common::{fails, fl, flat, json, out, root};
+use crate::common::{fails, fl, flat, json, out, quick, root};
 use crate::library;
 use std::fs;
 
@@ -83,6 +83,35 @@ fn lists_and_descriptions_name_every_linked_part() {
             .1
             .contains("did you mean `mean`?")
     );
+}
+
+#[test]
+fn a_method_is_found_as_papers_write_it() {
+    let d = tempfile::tempdir().unwrap();
+    let readme = fs::read_to_string(root().join("README.md")).unwrap();
+    let (_, list) = readme.split_once("their papers' numbers**:").unwrap();
+    let (list, _) = list.split_once("\n  and robust means").unwrap();
+    let names: Vec<&str> = list.split([',', ';']).map(str::trim).collect();
+    let names: Vec<&str> = names.into_iter().filter(|name| !name.is_empty()).collect();
+    assert!(names.len() > 30, "{names:?}");
+    for name in names {
+        let text = out(d.path(), &["inspect", name]);
+        let head = text
+            .split_whitespace()
+            .next()
+            .unwrap()
+            .replace(['-', ':'], "");
+        assert_eq!(head, name.to_lowercase().replace('-', ""));
+    }
+    // check says the name that specs have
+    let spec = fs::read_to_string(quick("fedavg")).unwrap();
+    for (name, due) in [("FedPer", "fedper"), ("LGFedAvg", "lg-fedavg")] {
+        let spec = spec.replace("use: fedavg", &format!("use: {name}"));
+        fs::write(d.path().join("near.yaml"), spec).unwrap();
+        let (_, error) = fails(d.path(), &["check", "near.yaml"]);
+        let hint = format!("did you mean `{due}`?");
+        assert!(error.contains(&hint), "{error}");
+    }
 }
 
 #[test]
