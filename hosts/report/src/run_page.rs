@@ -9,6 +9,7 @@ use crate::widgets::{Section, coded, figure, flow, some, table};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD as STANDARD;
 use maud::{Markup, html};
+use std::collections::BTreeMap;
 
 /// The most clients to draw.
 const CLIENTS: usize = 200;
@@ -239,49 +240,86 @@ fn pictures(run: &Run) -> Markup {
 }
 
 fn clients(run: &Run) -> Markup {
-    let all: Vec<&Metric> = run
-        .last()
-        .into_iter()
-        .filter(|m| !m.each().is_empty())
-        .collect();
+    let all = run.last().into_iter();
+    let mut all: Vec<&Metric> = all.filter(|m| !m.each().is_empty()).collect();
+    let mut pictures = Vec::new();
+    while !all.is_empty() {
+        let first = all.remove(0);
+        // the client's own model, and the common one on the same rows
+        let other = match first.name.split_once('.') {
+            Some(("clients", score)) => format!("own.{score}"),
+            Some(("own", score)) => format!("clients.{score}"),
+            _ => String::new(),
+        };
+        let other = all.iter().position(|m| *m.name == *other);
+        let mut both: Vec<&Metric> = [Some(first), other.map(|at| all.remove(at))]
+            .into_iter()
+            .flatten()
+            .collect();
+        both.sort_by(|a, b| a.name.cmp(&b.name));
+        pictures.push(bars(run, &both));
+    }
     html! {
-        @if !all.is_empty() {
-            div.charts {
-                @for metric in all { (bars(run, metric)) }
-            }
+        @if !pictures.is_empty() {
+            div.charts { @for picture in pictures { (picture) } }
         }
     }
 }
 
-fn bars(run: &Run, metric: &Metric) -> Markup {
-    let all = run.clients_of(metric).into_iter().zip(metric.each());
-    let all = all.map(|(name, value)| {
-        let title = format!("client {name}: {}", measured(*value));
-        (name, *value, title)
-    });
-    let all: Vec<_> = all.take(CLIENTS).collect();
-    let of = metric.each().len();
-    let shown = if of > CLIENTS {
-        format!(" The first {CLIENTS} of {of} clients are shown.")
-    } else {
-        String::new()
+/// Draws a measure of each client, or that of its own model and that of the common one side by side.
+/// The clients are sorted by the first.
+fn bars(run: &Run, all: &[&Metric]) -> Markup {
+    let mut each = BTreeMap::<String, Vec<Option<f64>>>::new();
+    for (at, metric) in all.iter().enumerate() {
+        for (name, value) in run.clients_of(metric).into_iter().zip(metric.each()) {
+            let values = each.entry(name).or_insert_with(|| vec![None; all.len()]);
+            values[at] = *value;
+        }
+    }
+    let mut each: Vec<(String, Vec<Option<f64>>)> = each.into_iter().collect();
+    let first = |values: &[Option<f64>]| values[0].unwrap_or(f64::INFINITY);
+    each.sort_by(|(_, a), (_, b)| first(a).total_cmp(&first(b)));
+    // of many clients the lowest, the highest, and those evenly between them
+    let (of, every) = (each.len(), each.len().div_ceil(CLIENTS));
+    let mut at = 0..of;
+    each.retain(|_| at.next().is_some_and(|at| at % every == 0 || at + 1 == of));
+    let shown = match each.len() < of {
+        true => format!(" {} of {of} clients are shown.", each.len()),
+        false => String::new(),
     };
+    let label = |metric: &Metric| match (all.len(), metric.name.starts_with("clients.")) {
+        (1, _) => "",
+        (_, true) => "own model",
+        (_, false) => "common model",
+    };
+    let series = all.iter().enumerate().map(|(at, metric)| svg::Bars {
+        label: label(metric),
+        values: each.iter().map(|(_, values)| values[at]).collect(),
+        mean: metric.value,
+    });
+    let series: Vec<_> = series.collect();
+    let means = all.iter().map(|m| with_std(m.value, m.std));
+    let means = means.collect::<Vec<_>>().join(" and ");
     let about = format!(
-        "{}; the line is the mean over clients, {}.{shown}",
-        metric.step,
-        with_std(metric.value, metric.std)
+        "{}, sorted; a line is the mean over clients, {means}.{shown}",
+        all[0].step
     );
-    let rows: Vec<_> = all
-        .iter()
-        .map(|(name, value, _)| vec![name.clone(), measured(*value)])
-        .collect();
-    figure(
-        &metric.name,
-        &about,
-        &svg::bars(&all, metric.value, "client", &metric.name),
-        &[],
-        &table(&["client", "#value"], &rows),
-    )
+    let rows = each.iter().map(|(name, values)| {
+        let cells = values.iter().map(|value| measured(*value));
+        [name.clone()].into_iter().chain(cells).collect()
+    });
+    let rows: Vec<Vec<String>> = rows.collect();
+    let head: &[&str] = match all.len() {
+        1 => &["client", "#value"],
+        _ => &["client", "#own model", "#common model"],
+    };
+    let legend = series.iter().map(|bars| bars.label).enumerate();
+    let legend: Vec<_> = legend.filter(|(_, label)| !label.is_empty()).collect();
+    let title: Vec<&str> = all.iter().map(|m| &*m.name).collect();
+    let title = title.join(" and ");
+    let names: Vec<&str> = each.iter().map(|(name, _)| &**name).collect();
+    let picture = svg::bars(&names, &series, "client", &title);
+    figure(&title, &about, &picture, &legend, &table(head, &rows))
 }
 
 fn confusion(run: &Run) -> Markup {

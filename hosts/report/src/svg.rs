@@ -1,7 +1,7 @@
 //! Plots as SVG. Colours, fonts and dashes are classes of the page's style sheet: `s0` to `s7` are
 //! the palette and `d0` to `d2` the dashes, so that lines differ without colour too.
 
-use crate::text::tick;
+use crate::text::{measured, tick};
 use maud::{Markup, html};
 
 /// The number of distinguishable lines.
@@ -337,37 +337,44 @@ fn axes(across: Option<&Scale>, up: &Scale, x: &str, y: &str) -> Markup {
     }
 }
 
-/// Draws a bar for each name, and a line at their mean.
-pub(crate) fn bars(
-    all: &[(String, Option<f64>, String)],
-    mean: Option<f64>,
-    x: &str,
-    y: &str,
-) -> Markup {
+/// Bars of one style, one at each name.
+pub(crate) struct Bars<'a> {
+    /// What tooltips say after the name; empty for bars of one style.
+    pub label: &'a str,
+    pub values: Vec<Option<f64>>,
+    /// Where a line stands.
+    pub mean: Option<f64>,
+}
+
+/// Draws the bars of each name side by side, and a line at each mean.
+pub(crate) fn bars(names: &[&str], all: &[Bars<'_>], x: &str, y: &str) -> Markup {
     let values = all
         .iter()
-        .filter_map(|(_, v, _)| *v)
-        .chain(mean)
-        .chain([0.0]);
+        .flat_map(|bars| bars.values.iter().copied().chain([bars.mean]));
+    let values = values.flatten().chain([0.0]);
     let up = Scale::of(values, HEIGHT - BOTTOM, TOP + 4.0, false);
-    let step = (WIDTH - LEFT - RIGHT) / all.len().max(1) as f64;
-    let named = all.len().div_ceil(24).max(1);
+    let step = (WIDTH - LEFT - RIGHT) / names.len().max(1) as f64;
+    let width = step * 0.8 / all.len().max(1) as f64;
+    let named = names.len().div_ceil(24).max(1);
     html! {
         svg viewBox={ "0 0 " (WIDTH) " " (HEIGHT) } role="img" aria-label={ (y) " by " (x) } {
             (axes(None, &up, x, y))
-            @for (at, (name, value, title)) in all.iter().enumerate() {
+            @for (at, name) in names.iter().enumerate() {
                 @let left = LEFT + step * (at as f64 + 0.1);
-                @if let Some(value) = value.filter(|v| v.is_finite()) {
-                    @let (top, base) = (up.at(value.max(0.0)), up.at(value.min(0.0)));
-                    rect class="bar s0" x=(px(left)) y=(px(top)) width=(px(step * 0.8)) height=(px((base - top).max(0.5))) {
-                        title { (title) }
+                @for (style, bars) in all.iter().enumerate() {
+                    @let value = bars.values.get(at).copied().flatten();
+                    @if let Some(value) = value.filter(|v| v.is_finite()) {
+                        @let (top, base) = (up.at(value.max(0.0)), up.at(value.min(0.0)));
+                        rect class={ "bar s" (style) } x=(px(left + width * style as f64)) y=(px(top)) width=(px(width)) height=(px((base - top).max(0.5))) {
+                            title { (x) " " (name) @if !bars.label.is_empty() { ", " (bars.label) } ": " (measured(Some(value))) }
+                        }
                     }
                 }
                 @if at % named == 0 {
                     text class="tick" x=(px(left + step * 0.4)) y=(HEIGHT - BOTTOM + 15.0) text-anchor="middle" { (name) }
                 }
             }
-            @if let Some(mean) = mean.filter(|m| m.is_finite()) {
+            @for mean in all.iter().filter_map(|bars| bars.mean).filter(|m| m.is_finite()) {
                 @let at = px(up.at(mean));
                 line class="mean" x1=(LEFT) x2=(WIDTH - RIGHT) y1=(at) y2=(at) { title { "mean" } }
             }

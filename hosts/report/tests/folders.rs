@@ -116,6 +116,30 @@ fn bars_stand_under_the_names_of_the_clients_that_have_a_number() {
 }
 
 #[test]
+fn a_clients_own_model_and_the_common_one_stand_side_by_side_sorted() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = whole(dir.path(), "r");
+    let own = EACH.replace("[0.3,0.5,null]", "[0.9,0.7,0.8]");
+    let common = own.replace("clients.accuracy", "own.accuracy");
+    let common = common.replace("[0.9,0.7,0.8]", "[0.4,0.6,0.2]");
+    fs::write(path.join("metrics.jsonl"), format!("{common}\n{own}\n")).unwrap();
+    let page = page(&[Run::open(&path).unwrap()]).unwrap();
+    let titles = page.match_indices("<title>client ").map(|(at, _)| {
+        let text = &page[at + "<title>client ".len()..];
+        &text[..text.find('<').unwrap()]
+    });
+    let due = [
+        "1, own model: 0.7000",
+        "1, common model: 0.6000",
+        "2, own model: 0.8000",
+        "2, common model: 0.2000",
+        "0, own model: 0.9000",
+        "0, common model: 0.4000",
+    ];
+    assert_eq!(titles.collect::<Vec<_>>(), due);
+}
+
+#[test]
 fn files_that_contradict_each_other_are_damaged_and_older_folders_are_read() {
     let dir = tempfile::tempdir().unwrap();
     let path = whole(dir.path(), "r");
