@@ -13,6 +13,7 @@ use fl_data::DataSpec;
 use fl_privacy::AccountantId;
 use fl_privacy::{accountant, own_parts};
 use fl_registry::{Catalogue, Document, Mistake, Mistakes, SourcePosition, Spec};
+use fl_report::NEGATIVE_TRANSFER;
 use fl_study::{BuiltTable, COSTS, Cell, RunResult, RunResults, RunSpec, Study, StudyFile, Table};
 use sha2::{Digest, Sha256};
 use std::collections::btree_map::Entry;
@@ -757,13 +758,16 @@ fn unmeasured<'t>(
     let specs: Vec<_> = specs.collect();
     let has = |name: &String| {
         specs.iter().any(|spec| {
+            if NEGATIVE_TRANSFER.contains(&name.as_str()) {
+                return spec.protocol_name == "solo";
+            }
             let cost = fl_study::cost_of(name, spec.parts.has("accountant"));
             cost.unwrap_or_else(|| spec.measured.has_number(name) != Certainty::No)
         })
     };
     let scores = fl_core::metrics::names(None);
     let known = specs.iter().flat_map(|spec| spec.measured.names());
-    let mut known: BTreeSet<&str> = known.chain(COSTS).collect();
+    let mut known: BTreeSet<&str> = known.chain(COSTS).chain(NEGATIVE_TRANSFER).collect();
     if specs.is_empty() {
         known.extend(scores.iter().map(String::as_str));
     }

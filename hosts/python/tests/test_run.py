@@ -34,6 +34,25 @@ def test_exact_a_spec_has_the_same_digest_in_python(spec):
     assert results.guarantees == (told["privacy"] or {})
 
 
+def test_results_say_who_is_worse_than_alone():
+    blobs = {"blobs": {"classes": 4, "features": 8, "train": 400, "test": 80}}
+    split = {"dirichlet": {"alpha": 0.5, "min-size": 4}}
+    data = {"set": blobs, "clients": 12, "split": split, "test": {"own": 0.25, "of": "all"}}
+    local = {"epochs": 1, "batch": 16}
+    spec = {"name": "own", "seed": 3, "data": data, "parts": {"model": {"use": "linear"}}}
+    alone = fl.run(spec | {"protocol": {"use": "solo", "local": local}}, quiet=True)
+    spec["parts"]["aggregator"] = {"use": "mean"}
+    ours = fl.run(spec | {"protocol": {"use": "fedavg", "rounds": 1, "local": local}}, quiet=True)
+    each = [next(row["each"] for row in of.rows[::-1] if row["name"] == name) for of, name in [(alone, "clients.accuracy"), (ours, "own.accuracy")]]
+    losses = [a - b for a, b in zip(*each, strict=True) if a > b]
+    found = ours.worse_than(alone)["own.accuracy"]
+    assert (found["clients"], found["worse"]) == (12, len(losses)) and losses
+    assert found["burden"] == pytest.approx(sum(losses) / 12) == pytest.approx(found["rate"] * found["loss"])
+    other = fl.run(spec | {"seed": 4, "protocol": {"use": "fedavg", "rounds": 1, "local": local}}, quiet=True)
+    with pytest.raises(fl.RunError, match="is no run of `solo`"):
+        other.worse_than(alone)
+
+
 def test_a_spec_is_a_path_a_text_or_a_mapping(fedavg):
     by_path = fl.run(QUICK / "fedavg.yaml", quiet=True)
     by_name = fl.run(str(QUICK / "fedavg.yaml"), quiet=True)

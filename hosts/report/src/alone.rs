@@ -20,20 +20,38 @@ pub struct WorseThanAlone {
     pub loss: f64,
 }
 
+/// The numbers of [`WorseThanAlone`] that a table can show.
+pub const NEGATIVE_TRANSFER: [&str; 3] = [
+    "negative-transfer.rate",
+    "negative-transfer.size",
+    "negative-transfer.burden",
+];
+
+impl WorseThanAlone {
+    /// Returns the share of clients that are worse off than alone, the mean of their losses, and the
+    /// product of both, which is the mean loss over all clients where a gain counts as 0; in the
+    /// order of [`NEGATIVE_TRANSFER`].
+    pub fn numbers(&self) -> [f64; 3] {
+        let rate = self.worse as f64 / self.clients.max(1) as f64;
+        [rate, self.loss, rate * self.loss]
+    }
+}
+
 impl Display for WorseThanAlone {
     fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
         let (worse, of) = (self.worse, self.clients);
-        let share = 100.0 * worse as f64 / of.max(1) as f64;
-        write!(f, "{worse} of {of} clients ({share:.0} %)")?;
-        match worse {
-            0 => Ok(()),
-            _ => write!(f, ", by {} in the mean", number(self.loss)),
+        let [rate, size, burden] = self.numbers();
+        write!(f, "{worse} of {of} clients ({:.0} %)", 100.0 * rate)?;
+        if worse > 0 {
+            let (size, burden) = (number(size), number(burden));
+            write!(f, ", by {size} in the mean, {burden} over all clients")?;
         }
+        Ok(())
     }
 }
 
 /// Returns whether a run is one of `solo`.
-pub(crate) fn is_alone(run: &Run) -> bool {
+pub fn is_alone(run: &Run) -> bool {
     run.protocol() == "solo"
 }
 
@@ -42,7 +60,7 @@ pub(crate) fn is_alone(run: &Run) -> bool {
 ///
 /// # Errors
 /// If the runs have other data or seeds, so that their clients are not the same.
-pub(crate) fn worse_than_alone(alone: &Run, run: &Run) -> Result<Vec<WorseThanAlone>, String> {
+pub fn worse_than_alone(alone: &Run, run: &Run) -> Result<Vec<WorseThanAlone>, String> {
     let apart = differences(&[&alone.spec, &run.spec]);
     let mut paths = apart.iter().map(|d| &d.path[..]);
     let other = |path: &&str| *path == "seed" || path.split(['.', '[']).next() == Some("data");

@@ -265,9 +265,13 @@ impl Comparison {
         serde_json::json!({
             "runs": self.names, "alike": self.alike(), "specs": specs, "measured": measured, "only": only, "digests": self.digests,
             "notices": self.notices,
-            "alone": self.alone.as_ref().and_then(|of| of.as_ref().ok()).map(|of| of.iter().map(|m| serde_json::json!({
-                "name": m.name, "clients": m.clients, "worse": m.worse, "loss": m.loss,
-            })).collect::<Vec<_>>()),
+            "alone": self.alone.as_ref().and_then(|of| of.as_ref().ok()).map(|of| of.iter().map(|m| {
+                let [rate, size, burden] = m.numbers();
+                serde_json::json!({
+                    "name": m.name, "clients": m.clients, "worse": m.worse,
+                    "rate": rate, "loss": size, "burden": burden,
+                })
+            }).collect::<Vec<_>>()),
             "reasons": self.reasons.iter().map(|(what, of)| serde_json::json!({ "what": what, "values": of })).collect::<Vec<_>>(),
             "parts": self.parts.as_ref().map(|p| serde_json::json!({
                 "question": p.at, "steps": p.steps, "questions": p.questions, "how": p.how,

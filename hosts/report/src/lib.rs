@@ -27,7 +27,7 @@ mod text;
 mod watch_page;
 mod widgets;
 
-pub use alone::WorseThanAlone;
+pub use alone::{NEGATIVE_TRANSFER, WorseThanAlone, is_alone, worse_than_alone};
 pub use bibliography::{bibliography, known_papers};
 pub use compare::{Comparison, compare};
 pub use comparison_page::results_table;

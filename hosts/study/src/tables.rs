@@ -6,7 +6,7 @@ use crate::model::{RunSpec, Table};
 use crate::plots::pictures;
 use crate::results::{Rounds, RunResult, RunResults, values};
 use crate::stats::{Paired, Sample, paired};
-use fl_report::Section;
+use fl_report::{NEGATIVE_TRANSFER, Run, Section, is_alone, worse_than_alone};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A measured column of a row, as [`crate::tables_csv`] names its cells.
@@ -172,7 +172,30 @@ impl TableBuilder<'_> {
     }
 
     fn values(&self, row: usize, across: usize, names: &[String], of: Rounds) -> Vec<(u64, f64)> {
-        values(self.answers, self.runs(row, across), names, of)
+        let transfer = |name: &String| NEGATIVE_TRANSFER.iter().position(|of| of == name);
+        match names.iter().find_map(transfer) {
+            Some(number) => self.negative_transfer(row, across, number),
+            None => values(self.answers, self.runs(row, across), names, of),
+        }
+    }
+
+    /// Returns seed and number of every run beside that of `solo` with the same data and seed.
+    fn negative_transfer(&self, row: usize, across: usize, number: usize) -> Vec<(u64, f64)> {
+        let done = |(seed, run): &(u64, RunSpec)| {
+            let result = self.answers.get(run)?.as_ref().ok()?;
+            Some((*seed, result.run()))
+        };
+        let all = (0..self.table.rows.len()).flat_map(|row| self.runs(row, across));
+        let alone = all.filter_map(done).filter(|(_, run)| is_alone(run));
+        let alone: BTreeMap<u64, &Run> = alone.collect();
+        let runs = self.runs(row, across).iter().filter_map(done);
+        let beside = runs
+            .filter(|(_, run)| !is_alone(run))
+            .filter_map(|(seed, run)| {
+                let found = worse_than_alone(alone.get(&seed)?, run).ok()?;
+                Some((seed, found.first()?.numbers()[number]))
+            });
+        beside.collect()
     }
 
     fn sample(&self, row: usize, across: usize, what: &ColumnKind) -> Option<Sample> {

@@ -402,6 +402,11 @@ fn exact_a_run_beside_solo_tells_who_is_worse_than_alone() {
             (found["loss"].as_f64().unwrap() - due).abs() < 1e-12,
             "{found}"
         );
+        // the share of clients, and the loss over all of them
+        let rate = worse.len() as f64 / 12.0;
+        let number = |name: &str| found[name].as_f64().unwrap();
+        assert!((number("rate") - rate).abs() < 1e-12, "{found}");
+        assert!((number("burden") - rate * due).abs() < 1e-12, "{found}");
     }
     let said = flat(&differ(&["compare", "alone", "ours"]));
     let part = format!(
@@ -425,6 +430,65 @@ fn exact_a_run_beside_solo_tells_who_is_worse_than_alone() {
         said.contains("unknown: `seed` differs, so the clients are not the same"),
         "{said}"
     );
+}
+
+#[test]
+fn exact_a_study_says_what_compare_says_of_those_who_are_worse_than_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let solo = "protocol={use: solo, local: {epochs: 1, batch: 16}}";
+    let alone = ["--set", solo, "--set", "parts.aggregator=null"];
+    spec(
+        dir,
+        &SPEC
+            .replace("PROTOCOL", "fedavg")
+            .replace("rounds: 10", "rounds: 1"),
+    );
+    out(
+        dir,
+        &[&["run", "own.yaml", "--out", "alone"], &alone[..]].concat(),
+    );
+    out(dir, &["run", "own.yaml", "--out", "ours"]);
+    let found = fl(dir, &["compare", "alone", "ours", "--json"]).stdout;
+    let found: Value = serde_json::from_slice(&found).unwrap();
+    let due = ["rate", "loss", "burden"].map(|of| found["alone"][0][of].as_f64().unwrap());
+    assert!(due.iter().all(|number| *number > 0.0), "{due:?}");
+    let study = |column: &str, solo: &str| {
+        let text = format!(
+            "name: s\nresults: s.results.jsonl\ndefaults: {{ base: own.yaml, seeds: 3 }}\ntables:\n- name: t\n  \
+             columns: [{{ measure: negative-transfer.rate }}, {{ measure: negative-transfer.size }}, {{ measure: {column} }}]\n  \
+             rows:\n  - {{ name: FedAvg }}\n  - {{ name: other, set: {{ {solo} }} }}\n"
+        );
+        std::fs::write(dir.join("s.yaml"), text).unwrap();
+    };
+    let set = "protocol: { use: solo, local: { epochs: 1, batch: 16 } }, parts.aggregator: null";
+    study("negative-transfer.burden", set);
+    let table = || {
+        out(dir, &["study", "s.yaml"]);
+        let csv = std::fs::read_to_string(dir.join("runs/studies/s.csv")).unwrap();
+        ["rate", "size", "burden"].map(|of| {
+            let line = csv.lines().find(|line| line.contains(&format!(".{of},")));
+            let line = line.unwrap_or_else(|| panic!("{of}: {csv}"));
+            assert!(line.starts_with("t,FedAvg,"), "{line}");
+            line.split(',').nth(5).unwrap().parse::<f64>().unwrap()
+        })
+    };
+    assert_eq!(table(), due);
+    // the recorded results have what it takes
+    std::fs::remove_dir_all(dir.join("runs")).unwrap();
+    assert_eq!(table(), due);
+    // without a row of solo there is none, and check finds it
+    study("negative-transfer.burden", "seed: 3");
+    let (code, error) = fails(dir, &["study", "s.yaml", "--dry-run"]);
+    assert!(
+        code == 2 && error.contains("measures `negative-transfer.rate`"),
+        "{error}"
+    );
+    // a slip is named
+    study("negative-transfer.burdens", set);
+    let (_, error) = fails(dir, &["study", "s.yaml", "--dry-run"]);
+    let hint = "did you mean `negative-transfer.burden`?";
+    assert!(error.contains(hint), "{error}");
 }
 
 /// Three hospitals with training and test files of their own.

@@ -1,9 +1,10 @@
 //! [`RunRecord`]: the outcome of a finished run without its folder.
 
 use super::origin::{FileHash, Origin};
-use super::{Cost, Metric, Outcome, Run, Summary, Traffic};
-use fl_core::Result;
+use super::{Cost, Metric, MetricDetails, Outcome, Run, Summary, Traffic};
+use fl_core::metrics::is_score;
 use fl_core::privacy::{Epsilons, Observer};
+use fl_core::{ClientId, Result};
 use serde::{Deserialize, Serialize};
 use serde_yaml::Value;
 use std::collections::BTreeMap;
@@ -11,7 +12,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The outcome of a finished run without its folder: what tables show of it, and what made it. It
-/// has no number of a single client, no path, and no name of a user or a machine.
+/// has no path, and no name of a user or a machine. Numbers of single clients are in it only if the
+/// rows are of a published data set and there is no accountant.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RunRecord {
@@ -51,6 +53,9 @@ pub struct RunRecord {
     libraries: Vec<String>,
     /// The measurements by name.
     metrics: Vec<(String, Vec<Measured>)>,
+    /// The last scores of each client on its own test rows, by name.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    scores: Vec<(String, Vec<ClientId>, Vec<Option<f64>>)>,
     /// The total cost after each step.
     #[serde(skip_serializing_if = "Option::is_none")]
     costs: Option<Vec<StepCost>>,
@@ -88,7 +93,18 @@ impl RunRecord {
             path: file_name(&file.path),
             sha256: file.sha256.clone(),
         };
+        let published = !run.has_own_files() && outcome.privacy.is_none();
+        let own = run
+            .last()
+            .into_iter()
+            .filter(|m| published && is_own_score(&m.name));
+        let scores = own.filter_map(|metric| {
+            let details = metric.details.as_ref().filter(|of| !of.each.is_empty())?;
+            let (clients, each) = (details.clients.clone(), details.each.clone());
+            Some((metric.name.to_string(), clients, each))
+        });
         Some(Self {
+            scores: scores.collect(),
             digest: outcome.digest.clone(),
             version: run.origin.fact("version of fl"),
             program: run.origin.program.clone(),
@@ -122,6 +138,17 @@ impl RunRecord {
                 std,
                 ..Metric::default()
             }));
+        }
+        for (name, clients, each) in self.scores {
+            let mut of_name = metrics.iter_mut().rev().filter(|m| *m.name == *name);
+            if let Some(last) = of_name.next() {
+                let details = MetricDetails {
+                    each,
+                    clients,
+                    ..MetricDetails::default()
+                };
+                last.details = Some(details.into());
+            }
         }
         let cost = |(round, bytes_up, bytes_down, privacy)| Cost {
             round,
@@ -180,6 +207,14 @@ impl RunRecord {
             _ => None,
         }
     }
+}
+
+/// Returns whether a measure is a score of each client on its own test rows.
+fn is_own_score(name: &str) -> bool {
+    let score = ["clients.", "own."]
+        .iter()
+        .find_map(|of| name.strip_prefix(of));
+    score.is_some_and(|score| is_score(score) && !score.contains('.'))
 }
 
 fn file_name(path: &str) -> String {
