@@ -1,12 +1,15 @@
 """Numbers to predict: fl's methods beside scikit-learn on all rows in one place.
 
     pip install fl_federated-*.whl scikit-learn pandas
-    python tests/bench/sklearn_regression.py [friedman flats diabetes]
+    python tests/bench/sklearn_regression.py [friedman friedman-skewed flats diabetes digits]
 
-Three sets: Friedman's function (Friedman 1991, scikit-learn's generator), a user's CSV of flats with columns of numbers and of
-categories, which this script makes, and arrays (the diabetes data of Efron et al. 2004, which come with scikit-learn). Each has five
-clients with as many rows each, public rows without labels, and test rows, drawn anew for each of three seeds. scikit-learn learns the
-same clients' rows together, and none of the public ones. Prints the errors (RMSE on the test rows, in the label's unit) as Markdown: mean and deviation over seeds.
+Four sets: Friedman's function (Friedman 1991, scikit-learn's generator), a user's CSV of flats with columns of numbers and of
+categories, which this script makes, arrays (the diabetes data of Efron et al. 2004, which come with scikit-learn), and images whose
+label is a number: scikit-learn's 1,797 digits of 8 x 8 pixels, where the number to predict is the digit itself. Each has five
+clients with as many rows each, public rows without labels, and test rows, drawn anew for each of three seeds. The clients of
+`friedman-skewed` have different labels: the rows of each tenth of the labels are dealt by proportions from a Dirichlet
+distribution with alpha 0.5, as by `label-groups: 10`. scikit-learn learns the same clients' rows together, and none of the public
+ones. Prints the errors (RMSE on the test rows, in the label's unit) as Markdown: mean and deviation over seeds.
 """
 
 import sys
@@ -19,7 +22,7 @@ import fl.sklearn
 import numpy as np
 import pandas as pd
 from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
-from sklearn.datasets import load_diabetes, make_friedman1
+from sklearn.datasets import load_diabetes, load_digits, make_friedman1
 from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
 from sklearn.linear_model import LinearRegression
 from sklearn.neural_network import MLPRegressor
@@ -60,15 +63,35 @@ def diabetes(seed):
     return framed(*load_diabetes(return_X_y=True, scaled=False))
 
 
-SETS = {"friedman": friedman, "flats": flats, "diabetes": diabetes}
+def digits(seed):
+    x, y = load_digits(return_X_y=True)
+    return framed(x / 16, y.astype(float))
 
 
-def parts(frame, seed):
+SETS = {"friedman": friedman, "friedman-skewed": friedman, "flats": flats, "diabetes": diabetes, "digits": digits}
+#: Sides of the images of a set; rows of the others are lists of numbers.
+IMAGES = {"digits": (1, 8, 8)}
+
+
+def skewed(labels, seed):
+    """The rows of each client: those of each tenth of the labels by a client's share of it."""
+    draws = np.random.default_rng(seed)
+    clients = [[] for _ in range(CLIENTS)]
+    for tenth in np.array_split(np.argsort(labels, kind="stable"), 10):
+        shares = np.cumsum(draws.dirichlet([0.5] * CLIENTS))
+        cuts = np.round(shares[:-1] * len(tenth)).astype(int)
+        for client, rows in zip(clients, np.split(draws.permutation(tenth), cuts), strict=True):
+            client.extend(rows)
+    return clients
+
+
+def parts(frame, seed, skew):
     """The rows of each client, the public ones and those to test with."""
     frame = frame.sample(frac=1, random_state=seed)
     first, second = len(frame) // 4, len(frame) * 2 // 5
     test, public, own = frame.iloc[:first], frame.iloc[first:second], frame.iloc[second:]
-    return [own.iloc[at] for at in np.array_split(np.arange(len(own)), CLIENTS)], public, test
+    rows = skewed(own["y"].to_numpy(), seed) if skew else np.array_split(np.arange(len(own)), CLIENTS)
+    return [own.iloc[at] for at in rows], public, test
 
 
 def central(own, test):
@@ -132,8 +155,14 @@ def of_fl(row, clients, public, test, seed, name, folder):
             files = {"format": "csv", "train": str(folder / "public.csv"), "columns": COLUMNS}
             spec["data"]["public"] = {"from": {"set": {"files": files}}}
         return fl.run(spec, quiet=True, keep="nothing").metrics[measure]
-    scale = StandardScaler().fit(pd.concat(clients).drop(columns="y"))
-    given = lambda frame: (scale.transform(frame.drop(columns="y")).astype(np.float32), frame["y"].to_numpy())  # noqa: E731
+    scale, sides = StandardScaler().fit(pd.concat(clients).drop(columns="y")), IMAGES.get(name)
+
+    def given(frame):
+        x = frame.drop(columns="y")
+        # pixels are from 0 to 1, and stay so
+        x = x.to_numpy().reshape(len(x), *sides) if sides else scale.transform(x)
+        return x.astype(np.float32), frame["y"].to_numpy()
+
     data = {"train": {f"client-{at}": given(own) for at, own in enumerate(clients)}, "test": given(test), "label": {"kind": "number"}}
     if protocol["use"] == "fedkd":
         data["public"] = given(public)[0]
@@ -149,7 +178,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         for name in names:
             for seed in SEEDS:
-                clients, public, test = parts(SETS[name](seed), seed)
+                clients, public, test = parts(SETS[name](seed), seed, name.endswith("-skewed"))
                 errors = {f"scikit-learn, {of}": error for of, error in central(pd.concat(clients), test).items()}
                 errors["the mean of the labels"] = float(np.std(test["y"]))
                 errors |= {row: of_fl(row, clients, public, test, seed, name, Path(folder)) for row in ROWS}
