@@ -24,7 +24,9 @@ fl_core::choices! {
         /// client (`split: by-user`).
         Leaf(Leaf) = "leaf",
         /// PNG and JPEG files, a folder per class; or all in one folder, as only a public set may
-        /// have them. They are of one size, or get one by `resize`.
+        /// have them. They are of one size, or get one by `resize`. With `label: {kind: number}`
+        /// the name of a folder is the number. Labels can also be in a table beside the images:
+        /// `{inputs: photos, labels: ages.csv}` with `label: {column: age, kind: number}`.
         Images(ImageFiles) = "images",
         /// PNG or JPEG files of one size in a folder, and in another a PNG of the same name for
         /// each, whose pixels have classes: `{inputs: images, labels: masks}`.
@@ -102,6 +104,30 @@ fl_core::settings! {
     pub struct ImageFiles {
         /// The size that all images get; without it, they must have one.
         resize: Option<Resize> = None;
+        /// The colours that all images get; without it, all must be grey, or all in colour.
+        colours: Option<Colours> = None;
+        /// With labels in a table: the column with the name of each image's file, from the folder
+        /// of the images, such as `cat/1.png`.
+        file: String = "file".into();
+    }
+}
+
+impl ImageFiles {
+    /// Images of one size and with the same colours, as they are in their files.
+    pub(crate) const AS_STORED: Self = Self {
+        resize: None,
+        colours: None,
+        file: String::new(),
+    };
+}
+
+fl_core::choices! {
+    /// The colours of images.
+    pub enum Colours {
+        /// One channel; a pixel in colour gets `0.299 red + 0.587 green + 0.114 blue` (ITU-R 601).
+        Grey = "grey",
+        /// Red, green and blue; those of a grey pixel are equal.
+        Rgb = "rgb",
     }
 }
 

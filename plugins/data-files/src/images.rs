@@ -1,13 +1,18 @@
-//! PNG and JPEG files, a folder per class.
+//! PNG and JPEG files, with a folder per class or a table of labels.
 
 use crate::classes::Classes;
-use crate::format::{Resize, ResizeBy};
+use crate::format::{Colours, ImageFiles, Resize, ResizeBy};
+use crate::paths::{Pair, Source};
+use crate::read_table;
 use crate::rows::Part;
+use crate::settings::Files;
+use crate::table::WrongRows;
 use anyhow::{Context, Result, bail, ensure};
 use fl_core::Inputs;
 use fl_data_kit::{archive, format};
 use resize::{Pixel, Type};
 use rgb::FromSlice;
+use std::collections::BTreeMap;
 use std::io::Cursor;
 use std::path::{Path, PathBuf};
 use zune_jpeg::JpegDecoder;
@@ -59,28 +64,82 @@ impl Lost {
     }
 }
 
+/// The images of a source, with the label that the name of its folder or a table gives to each.
 pub(crate) fn read(
-    paths: &[PathBuf],
-    resize: Option<&Resize>,
+    source: &Source,
+    files: &Files,
+    how: &ImageFiles,
     classes: &mut Classes,
     (lost, limit): (&mut Lost, &mut u64),
 ) -> Result<Part> {
-    let mut of = Vec::new();
-    for path in paths {
-        let class = path.parent().and_then(Path::file_name).unwrap_or_default();
-        let class = classes.of(&class.to_string_lossy());
-        of.push(class.with_context(|| path.display().to_string())?);
-    }
+    let paths = source.inputs(&files.format);
+    let of = match source {
+        Source::Path(_) => {
+            let of_folder = |path: &PathBuf| {
+                let class = path.parent().and_then(Path::file_name).unwrap_or_default();
+                let class = classes.of(&class.to_string_lossy());
+                class.with_context(|| path.display().to_string())
+            };
+            paths.iter().map(of_folder).collect::<Result<_>>()?
+        }
+        Source::Pair(pair) => of_table(pair, &paths, files, &how.file, classes, limit)?,
+    };
     Ok(Part {
-        inputs: stacked(paths, resize, lost, limit)?,
+        inputs: stacked(&paths, how, lost, limit)?,
         of,
     })
+}
+
+/// The label of each image in the row of a table that names it.
+fn of_table(
+    Pair { inputs, labels }: &Pair,
+    paths: &[PathBuf],
+    files: &Files,
+    file: &str,
+    classes: &mut Classes,
+    limit: &mut u64,
+) -> Result<Vec<u32>> {
+    let table = read_table::by_ending(labels.as_ref(), limit)?;
+    let label = files.label_column().context("`label` names no column")?;
+    let (name, label) = (table.find(file)?, table.find(&label.0)?);
+    let index: BTreeMap<&Path, usize> = (0..).zip(paths).map(|(at, path)| (&**path, at)).collect();
+    let (mut of, mut wrong) = (vec![None; paths.len()], WrongRows::default());
+    for row in 0..table.len() {
+        let image = Path::new(inputs).join(table.cell(row, name));
+        let Some(at) = index.get(&*image) else {
+            let text = format!("there is no image {}", image.display());
+            wrong.take::<()>(Err(table.wrong(row, name, text)));
+            continue;
+        };
+        let cell = table.cell(row, label);
+        if files.missing.iter().any(|none| none.0 == cell) {
+            wrong.take::<()>(Err(table.wrong(row, label, "the label is missing")));
+            continue;
+        }
+        if of[*at].is_some() {
+            let text = format!("an earlier row names {}, too", image.display());
+            wrong.take::<()>(Err(table.wrong(row, name, text)));
+            continue;
+        }
+        let class = classes.of(cell);
+        of[*at] = wrong.take(class.map_err(|error| table.wrong(row, label, error)));
+    }
+    wrong.none()?;
+    let found = |(path, of): (&PathBuf, Option<u32>)| {
+        of.with_context(|| {
+            format!(
+                "{}: no row of {labels} has its name in the column `{file}`",
+                path.display()
+            )
+        })
+    };
+    paths.iter().zip(of).map(found).collect()
 }
 
 /// Images of one size, one after the other.
 pub(crate) fn stacked(
     paths: &[PathBuf],
-    resize: Option<&Resize>,
+    how: &ImageFiles,
     lost: &mut Lost,
     limit: &mut u64,
 ) -> Result<Inputs> {
@@ -91,7 +150,10 @@ pub(crate) fn stacked(
         let file = archive::read_at_most(path, (*limit).min(archive::MAX_BYTES))?;
         lost.files += 1;
         let mut image = decoded(&file, lost).with_context(name)?;
-        if let Some(size) = resize {
+        if let Some(colours) = &how.colours {
+            image = coloured(image, colours);
+        }
+        if let Some(size) = &how.resize {
             image = resized(image, size, lost).with_context(name)?;
         }
         let (shape, pixels) = image;
@@ -106,9 +168,9 @@ pub(crate) fn stacked(
             described(shape),
             example.display(),
             described(wanted),
-            match resize.is_none() && shape[0] == wanted[0] {
-                true => ", or get one size by `resize`",
-                false => "",
+            match shape[0] == wanted[0] {
+                true => ", or get one size by `resize` of `images`",
+                false => ", or get the same colours by `colours` of `images`: grey or rgb",
             }
         );
         let (channels, plane) = (shape[0], shape[1] * shape[2]);
@@ -117,6 +179,23 @@ pub(crate) fn stacked(
     }
     let (shape, _) = first.context("there are no images")?;
     Ok(format::images(shape, data))
+}
+
+/// An image in these colours.
+fn coloured(([channels, height, width], pixels): Image, to: &Colours) -> Image {
+    let (channels, pixels) = match (to, channels) {
+        (Colours::Grey, 3) => {
+            // in whole numbers, as Pillow has it
+            let grey = |[r, g, b]: &[u8; 3]| {
+                let [r, g, b] = [*r, *g, *b].map(u32::from);
+                ((19595 * r + 38470 * g + 7471 * b + 0x8000) >> 16) as u8
+            };
+            (1, pixels.as_chunks().0.iter().map(grey).collect())
+        }
+        (Colours::Rgb, 1) => (3, pixels.iter().flat_map(|grey| [*grey; 3]).collect()),
+        (_, channels) => (channels, pixels),
+    };
+    ([channels, height, width], pixels)
 }
 
 /// An image in another size.

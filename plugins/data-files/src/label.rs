@@ -18,7 +18,8 @@ fl_core::settings! {
     /// A label: where it is, and what it is.
     #[check(Label::check)]
     pub struct Label {
-        /// The column or array. `libsvm`, `idx`, and `labels` of `npy` have a place for it.
+        /// The column or array. `libsvm`, `leaf`, `idx`, folders of `images`, and `labels` of `npy`
+        /// have a place for it.
         column: Option<Literal> = None;
         /// A class or a number.
         kind: LabelKind = LabelKind::Class;

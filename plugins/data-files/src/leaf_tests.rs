@@ -51,6 +51,19 @@ fn each_writer_is_a_client_in_the_order_of_the_files() {
 }
 
 #[test]
+fn a_row_of_a_user_can_have_a_number() {
+    let number = ", label: {kind: {number: {centre: 4, spread: 2}}}}";
+    let files = format!("{}{number}", FEMNIST.strip_suffix('}').unwrap());
+    let data = femnist().data(&files, "");
+    let numbers = |of: &fl_core::Examples| match &**of.labels() {
+        Labels::Numbers(numbers) => numbers.of().iter().copied().collect::<Vec<f32>>(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(numbers(&data.clients[0]), [0.0, 28.5]);
+    assert_eq!(numbers(&data.test), [0.0]);
+}
+
+#[test]
 fn users_test_with_the_test_rows_of_their_name() {
     let case = |users: &[&str]| {
         let user = |(at, name): (usize, &&str)| {

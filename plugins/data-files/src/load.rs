@@ -193,14 +193,12 @@ fn parts(files: &Files, classes: &mut Classes) -> Result<All> {
                     .map(|path| arrays::idx_inputs(path, &mut limit));
                 joined(parts.collect::<Result<_>>()?)
             }
+            (_, Format::Images(how)) => {
+                images::read(source, files, how, classes, (&mut lost, &mut limit))
+            }
             (Source::Pair(Pair { inputs, labels }), _) => {
                 let found = (classes, &mut sides);
                 arrays::npy_pair(inputs.as_ref(), labels.as_ref(), found, &mut limit)
-            }
-            (Source::Path(_), Format::Images(how)) => {
-                let resize = how.resize.as_ref();
-                let counts = (&mut lost, &mut limit);
-                images::read(&source.files(&files.format), resize, classes, counts)
             }
             (Source::Path(_), _) => {
                 let paths = source.files(&files.format);

@@ -1,5 +1,6 @@
 //! Images in one folder, and in another what belongs to each by its name.
 
+use crate::format::ImageFiles;
 use crate::images::{self, Lost};
 use crate::paths::{Pair, Paths, Source, inside};
 use crate::rows::Part;
@@ -97,7 +98,7 @@ fn source<T: Targets>(
     let stem = |path: &Path| path.file_stem().map(|name| name.to_os_string());
     let from = targets.len() as u32;
     let part = Part {
-        inputs: images::stacked(&paths, None, lost, limit)
+        inputs: images::stacked(&paths, &ImageFiles::AS_STORED, lost, limit)
             .with_context(|| format!("the images in {inputs}"))?,
         of: (from..from + paths.len() as u32).collect(),
     };

@@ -1,5 +1,6 @@
 //! Images to be made of others.
 
+use crate::format::ImageFiles;
 use crate::images::{self, Lost};
 use crate::paired_images::Targets;
 use crate::settings::Files;
@@ -32,7 +33,7 @@ impl Targets for ImageTargets {
         (lost, limit): (&mut Lost, &mut u64),
     ) -> Result<()> {
         let Inputs::Bytes { shape, data, .. } =
-            images::stacked(&[path.to_path_buf()], None, lost, limit)?
+            images::stacked(&[path.to_path_buf()], &ImageFiles::AS_STORED, lost, limit)?
         else {
             anyhow::bail!("{}: not an image of bytes", path.display());
         };

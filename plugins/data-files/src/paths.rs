@@ -20,11 +20,11 @@ pub enum Source {
 }
 
 fl_core::settings! {
-    /// Inputs and labels in two files, or in the images of two folders.
+    /// Inputs and labels in two files, in the images of two folders, or in images and a table.
     pub struct Pair {
         /// The inputs.
         inputs: String;
-        /// The labels, or the images of the targets.
+        /// The labels, a table with them, or the images of the targets.
         labels: String;
     }
 }
@@ -178,11 +178,16 @@ fn entries(folder: &Path) -> Vec<PathBuf> {
 
 /// Is it a file with the ending of its format, compressed or not?
 fn of(path: &Path, format: &Format) -> bool {
+    path.is_file() && (format.endings().is_empty() || has_ending(path, format))
+}
+
+/// Does its name end as those of a format, compressed or not?
+pub(crate) fn has_ending(path: &Path, format: &Format) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let name = name.trim_end_matches(".gz").trim_end_matches(".xz");
     let ending = name.rsplit_once('.').map_or("", |(_, ending)| ending);
     let ending = ending.to_ascii_lowercase();
-    path.is_file() && (format.endings().is_empty() || format.endings().contains(&ending.as_str()))
+    format.endings().contains(&ending.as_str())
 }
 
 fn is_pattern(path: &str) -> bool {
@@ -250,7 +255,12 @@ impl Paths {
                 let joined = folder.join(text.as_str());
                 let absolute = std::path::absolute(&joined).unwrap_or(joined);
                 *text = absolute.to_string_lossy().into_owned();
-                problems.extend(missing(text, format).map(|text| (path, text)));
+                let table = part == Some("labels") && matches!(format, Format::Images(_));
+                let missing = match table {
+                    true => missing_table(text),
+                    false => missing(text, format),
+                };
+                problems.extend(missing.map(|text| (path, text)));
             }
         }
         if let Self::One(Source::Path(path)) = self {
@@ -271,6 +281,13 @@ impl Paths {
         }
         problems
     }
+}
+
+/// What is wrong with the path of a table of labels beside images.
+fn missing_table(path: &str) -> Option<String> {
+    (!Path::new(path).is_file()).then(|| {
+        format!("there is no file {path}; the labels of images are in one table of csv, jsonl or parquet")
+    })
 }
 
 /// What is wrong with a path.

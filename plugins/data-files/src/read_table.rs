@@ -3,6 +3,7 @@
 use crate::content::content;
 use crate::format::{Csv, Format};
 use crate::parquet;
+use crate::paths::has_ending;
 use crate::settings::Files;
 use crate::table::{Table, WrongRows};
 use anyhow::{Context, Result, bail, ensure};
@@ -13,8 +14,23 @@ use std::path::Path;
 
 /// Reads one file, of at most `limit` bytes; takes what it holds away from `limit`.
 pub(crate) fn read(path: &Path, files: &Files, limit: &mut u64) -> Result<Table> {
+    read_as(&files.format, path, limit)
+}
+
+/// As [`read`], a table whose format its name says: `csv` unless it ends otherwise.
+pub(crate) fn by_ending(path: &Path, limit: &mut u64) -> Result<Table> {
+    let formats = [Format::Jsonl, Format::Parquet];
+    let format = formats.into_iter().find(|format| has_ending(path, format));
+    let csv = Format::Csv(Csv {
+        separator: None,
+        header: true,
+    });
+    read_as(&format.unwrap_or(csv), path, limit)
+}
+
+fn read_as(format: &Format, path: &Path, limit: &mut u64) -> Result<Table> {
     let bytes = content(path, limit)?;
-    let table = match &files.format {
+    let table = match format {
         Format::Csv(how) => csv(path, &bytes, how),
         Format::Jsonl => jsonl(path, &bytes),
         Format::Parquet => parquet::read(path, bytes, limit),

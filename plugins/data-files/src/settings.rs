@@ -13,6 +13,7 @@ use std::path::PathBuf;
 
 pub(crate) const GIVE_TEST: &str = "give `test`, or `holdout` (such as 0.2: that share of the training rows is for testing), and not both";
 const LABEL_IN_FORMAT: &str = "`label`: this format has its own labels; leave it out";
+const LABELS_OF_IMAGES: &str = "labels of `images` are the names of their folders, or the column `label` of a table: `train: {inputs: FOLDER, labels: TABLE.csv}`, and so for `test`";
 pub(crate) const IDX_LABELS: &str = "images of `idx` and their labels are in two files: `train: {inputs: .., labels: ..}`, and so for `test`";
 pub(crate) const NPY_LABELS: &str = "`npy` needs `label` (a column's number), or labels of their own everywhere: `{inputs: x.npy, labels: y.npy}`";
 
@@ -32,7 +33,7 @@ fl_core::settings! {
         /// gives each client an entry of its own: a file, a folder, or a pattern such as
         /// `"a-*.csv"`. A pattern alone gives each client a match; a folder of tables alone, a
         /// file. Of `images`, a file is a folder with a folder per class. `idx` and `npy` can have
-        /// labels of their own: `{inputs: x.npy, labels: y.npy}`.
+        /// labels of their own: `{inputs: x.npy, labels: y.npy}`, and `images` a table of labels.
         train: Paths;
         /// Test rows, in the same forms. A public set needs none, nor a node's.
         test: Option<Paths> = None;
@@ -40,7 +41,7 @@ fl_core::settings! {
         /// (not by the run's seed).
         holdout: Option<f64> = None, in between(0.0, 1.0);
         /// What holds the class: a column of `csv`, `jsonl` or `parquet`, an array of `npz`, a
-        /// column of `npy` by its number from 1. Other formats have a place for it. Left away (or
+        /// column of `npy` by its number from 1, a column of the table of `images`. Other formats have a place for it. Left away (or
         /// `labels` of `idx` and `npy`), the rows have no labels, as only a public set may. A number
         /// to predict says so: `{column: price, kind: number}`, without `column` where the format
         /// has a place for it.
@@ -166,14 +167,18 @@ impl Files {
             Format::Pairs if !all_pairs || label => {
                 return Err("images and their `pairs` are in two folders: `train: {inputs: .., labels: ..}`, and so for `test`; `label` is not used".into());
             }
-            Format::Idx | Format::Npy(_) | Format::Masks(_) | Format::Pairs => {}
+            Format::Images(_) if any_pair != all_pairs || label != all_pairs => {
+                return Err(LABELS_OF_IMAGES.into());
+            }
+            Format::Images(_) | Format::Idx | Format::Npy(_) | Format::Masks(_) | Format::Pairs => {
+            }
             _ if any_pair => {
                 return Err(
-                    "only `idx`, `npy`, `masks` and `pairs` have labels in a place of their own"
+                    "only `idx`, `npy`, `images`, `masks` and `pairs` have labels in a place of their own"
                         .into(),
                 );
             }
-            Format::Libsvm(_) | Format::Images(_) | Format::Leaf(_) if label => {
+            Format::Libsvm(_) | Format::Leaf(_) if label => {
                 return Err(LABEL_IN_FORMAT.into());
             }
             _ => {}
@@ -227,8 +232,8 @@ impl Files {
     /// A number to predict, where it can be.
     fn check_number(&self) -> Result<(), String> {
         let wrong = match &self.format {
-            Format::Images(_) | Format::Leaf(_) | Format::Masks(_) | Format::Pairs => {
-                "`label`: rows of this format have classes or images, and no numbers to predict"
+            Format::Masks(_) | Format::Pairs => {
+                "`label`: rows of this format have images, and no numbers to predict"
             }
             _ if self.classes.is_some() => {
                 "`classes` are for labels that are classes, and `label` has a number; leave one of them out"

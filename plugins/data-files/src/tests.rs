@@ -853,8 +853,20 @@ fn settings_that_make_no_sense_together_are_mistakes() {
             "`classes` are for labels that are classes",
         ),
         (
-            "{format: images, train: a, label: {kind: number}, holdout: 0.1}",
+            "{format: pairs, train: {inputs: a, labels: b}, label: {kind: number}, holdout: 0.1}",
             "no numbers to predict",
+        ),
+        (
+            "{format: images, train: a, label: age, holdout: 0.1}",
+            "or the column `label` of a table: `train: {inputs: FOLDER, labels: TABLE.csv}`",
+        ),
+        (
+            "{format: images, train: {inputs: a, labels: b.csv}, label: {kind: number}, holdout: 0.1}",
+            "labels of `images` are the names of their folders, or the column `label`",
+        ),
+        (
+            "{format: images, train: {inputs: a, labels: b.csv}, label: age, test: c}",
+            "and so for `test`",
         ),
         (
             "{format: csv, train: a, label: {kind: class}, holdout: 0.1}",
@@ -866,7 +878,7 @@ fn settings_that_make_no_sense_together_are_mistakes() {
         ),
         (
             "{format: csv, train: {inputs: a, labels: b}, holdout: 0.1, label: x}",
-            "only `idx`, `npy`, `masks` and `pairs`",
+            "only `idx`, `npy`, `images`, `masks` and `pairs`",
         ),
         (
             "{format: npy, train: a, label: 1, holdout: 0.1, columns: {a: skip}}",
@@ -1717,16 +1729,165 @@ fn images_of_different_sizes_get_one() {
         error.contains("all images must be alike, or get one size by `resize`"),
         "{error}"
     );
-    // grey and colour stay apart
-    case.write("a/dog/red.png", &png(png::ColorType::Rgb, 1, &[9, 0, 0]));
-    let error =
-        case.error("{format: {images: {resize: {height: 2, width: 2}}}, train: a, test: a}");
+    // grey and colour stay apart, unless the spec says which it is to be
+    case.write("a/dog/red.png", &png(png::ColorType::Rgb, 1, &[90, 0, 8]));
+    let coloured = |more: &str| {
+        format!(
+            "{{format: {{images: {{resize: {{height: 2, width: 2}}{more}}}}}, train: a, test: a}}"
+        )
+    };
+    let error = case.error(&coloured(""));
     assert!(
-        error.contains("in colour") && !error.contains("by `resize`"),
+        error.contains("in colour") && error.contains("by `colours` of `images`: grey or rgb"),
         "{error}"
     );
+    // high, wide, fits, red, small
+    let red = |colours: &str| {
+        let data = case.data(&coloured(&format!(", colours: {colours}")), "");
+        let bytes = rows(&data)[3..].concat();
+        let bytes = bytes.iter().map(|x| (x * 255.0).round() as u8);
+        bytes.collect::<Vec<u8>>()
+    };
+    assert_eq!(
+        red("rgb"),
+        [[90; 4], [0; 4], [8; 4], [77; 4], [77; 4], [77; 4]].concat()
+    );
+    // 0.299 90 + 0.114 8 = 27.82
+    assert_eq!(red("grey"), [[28; 4], [77; 4]].concat());
     let one = "{format: {images: {resize: {height: 0, width: 2}}}, train: a, test: a}";
     assert!(case.error(one).contains("height: must be in 1..=4096"));
+}
+
+/// JPEG and PNG in one folder are of one set; so are files whose ending is another.
+#[test]
+fn jpeg_and_png_stand_side_by_side() {
+    let case = Case::new(&[]);
+    let sample = |name: &str| {
+        let place = "../../tests/fuzz/corpus/images/";
+        fs::read(format!("{}/{place}{name}", env!("CARGO_MANIFEST_DIR"))).unwrap()
+    };
+    case.write("a/cat/1.jpg", &sample("grey.jpg"));
+    case.write("a/dog/3.JPEG", &sample("grey.jpg"));
+    let mut bytes = Vec::new();
+    let mut encoder = png::Encoder::new(&mut bytes, 8, 8);
+    encoder.set_color(png::ColorType::Grayscale);
+    let mut writer = encoder.write_header().unwrap();
+    writer.write_image_data(&[51; 64]).unwrap();
+    writer.finish().unwrap();
+    case.write("a/cat/2.png", &bytes);
+    let data = case.data("{format: images, train: a, test: a}", ", clients: 1");
+    assert_eq!(data.task.input, [1, 8, 8]);
+    assert_eq!(data.clients[0].class_counts(), [2, 1]);
+    let all = rows(&data);
+    assert_eq!(all[0], all[2]);
+    assert!((all[1][0] - 0.2).abs() < 1e-6);
+    assert_ne!(all[0], all[1]);
+    case.write("a/cat/4.png", &sample("grey.png"));
+    let error = case.error("{format: images, train: a, test: a}");
+    assert!(error.contains("get one size by `resize`"), "{error}");
+}
+
+/// A row of a table, or the name of a folder, has the number of an image.
+#[test]
+fn exact_images_have_labels_in_a_table_or_numbers_for_folders() {
+    let case = Case::new(&[
+        (
+            "ages.csv",
+            "age,file,kind\n3,b/2.png,old\n1,a/1.png,new\n2.5,c/3.png,new\n",
+        ),
+        (
+            "t.jsonl",
+            "{\"file\": \"1.png\", \"age\": 7, \"kind\": \"old\"}\n",
+        ),
+        (
+            "two.csv",
+            "age,file\n1,a/1.png\n2,a/1.png\n,b/2.png\nten,c/3.png\n5,d/4.png\n",
+        ),
+        ("few.csv", "age,file\n1,a/1.png\n3,c/3.png\n"),
+    ]);
+    let png = |grey: u8| {
+        let mut bytes = Vec::new();
+        let mut writer = png::Encoder::new(&mut bytes, 1, 1).write_header().unwrap();
+        writer.write_image_data(&[grey]).unwrap();
+        writer.finish().unwrap();
+        bytes
+    };
+    for (name, grey) in [
+        ("p/a/1", 51),
+        ("p/b/2", 102),
+        ("p/c/3", 153),
+        ("t/1", 204),
+        ("n/1.5/x", 51),
+        ("n/-2/y", 102),
+        ("m/4/z", 0),
+    ] {
+        case.write(&format!("{name}.png"), &png(grey));
+    }
+    let of = |examples: &Examples| match &**examples.labels() {
+        fl_core::Labels::Numbers(numbers) => numbers.of().iter().copied().collect::<Vec<f32>>(),
+        other => panic!("{other:?}"),
+    };
+    let scale = "kind: {number: {centre: 1, spread: 0.5}}";
+    let table = format!(
+        "{{format: images, train: {{inputs: p, labels: ages.csv}}, test: {{inputs: t, labels: t.jsonl}}, label: {{column: age, {scale}}}}}"
+    );
+    let data = case.data(&table, ", clients: 1");
+    assert_eq!(
+        rows(&data)
+            .concat()
+            .iter()
+            .map(|x| (x * 5.0).round())
+            .collect::<Vec<_>>(),
+        [1.0, 2.0, 3.0]
+    );
+    assert_eq!(of(&data.clients[0]), [0.0, 4.0, 3.0]);
+    assert_eq!(of(&data.test), [12.0]);
+    assert!(!data.hidden_notes.join("; ").contains("not read"));
+    let folders = format!("{{format: images, train: n, test: m, label: {{{scale}}}}}");
+    let data = case.data(&folders, ", clients: 1");
+    assert_eq!(
+        (of(&data.clients[0]), of(&data.test)),
+        (vec![-6.0, 1.0], vec![6.0])
+    );
+    // a class in a table, and a table for each client
+    let each = "{inputs: p, labels: ages.csv}, {inputs: t, labels: t.jsonl}";
+    let data = case.data(
+        &format!(
+            "{{format: images, train: [{each}], test: {{inputs: t, labels: t.jsonl}}, label: kind}}"
+        ),
+        "",
+    );
+    assert_eq!(data.classes, ["new", "old"]);
+    assert_eq!(data.clients[0].class_counts(), [2, 1]);
+    assert_eq!(data.clients[1].class_counts(), [0, 1]);
+    let wrong = |labels: &str, more: &str| {
+        case.error(&format!(
+            "{{format: {{images: {{{more}}}}}, train: {{inputs: p, labels: {labels}}}, holdout: 0.4, label: {{column: age, {scale}}}}}"
+        ))
+    };
+    assert_eq!(
+        wrong("two.csv", ""),
+        "set.files: two.csv:3: column `file`: an earlier row names p/a/1.png, too; two.csv:4: column `age`: the label is missing; \
+         two.csv:5: column `age`: `ten` is not a number; two.csv:6: column `file`: there is no image p/d/4.png"
+    );
+    assert_eq!(
+        wrong("few.csv", ""),
+        "set.files: p/b/2.png: no row of few.csv has its name in the column `file`"
+    );
+    assert!(wrong("ages.csv", "file: name").contains("there is no column `name`"));
+    assert!(
+        wrong("none.csv", "")
+            .contains("there is no file none.csv; the labels of images are in one table")
+    );
+    // what a column of many decimals is told, it can do
+    let decimals = Case::new(&[]);
+    for at in 0..30 {
+        decimals.write(&format!("a/{at}.5/1.png"), &png(at));
+    }
+    let error = decimals.error("{format: images, train: a, holdout: 0.1}");
+    assert!(error.contains("say `label: { kind: number }`"), "{error}");
+    let files = "{format: images, train: a, holdout: 0.1, label: {kind: number}}";
+    assert_eq!(decimals.data(files, ", clients: 1").clients[0].len(), 27);
 }
 
 #[test]
