@@ -230,6 +230,31 @@ fn shards_hold_at_most_two_classes_where_classes_are_larger() {
     assert_ne!(other, got);
 }
 
+/// McMahan et al. 2017, section 3: MNIST's 60,000 rows in the order of their digits are 200 shards
+/// of 300, and each of 100 clients has two, so most clients have examples of two digits only.
+#[test]
+fn exact_shards_of_mnist_have_the_published_sizes() {
+    let digits = [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949];
+    let of = (0..)
+        .zip(digits)
+        .flat_map(|(digit, rows)| vec![digit; rows]);
+    let groups = Groups {
+        of: of.collect(),
+        count: 10,
+    };
+    let got = split(&groups, &Split::Shards(2), 100, "mnist", &Stream::root(1)).unwrap();
+    assert_eq!(got.sizes(), [600; 100]);
+    let counts = got.class_counts(&groups.of, 10);
+    let held = |own: &Vec<usize>| own.iter().filter(|rows| **rows > 0).count();
+    // no two digits end with a shard: nine shards of 200 have two digits
+    let more = counts.iter().filter(|own| held(own) > 2).count();
+    assert!(more <= 9, "{more}");
+    // all other rows of a client come in shards of one digit
+    let whole = counts.iter().filter(|own| held(own) <= 2);
+    let whole = whole.filter(|own| own.iter().all(|rows| rows % 300 == 0));
+    assert!(whole.count() >= 91 - 9, "{counts:?}");
+}
+
 #[test]
 fn drawn_sizes_leave_every_client_its_samples() {
     let groups = groups(1000, 4);
