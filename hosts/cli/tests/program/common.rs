@@ -88,6 +88,33 @@ pub fn json(dir: &Path, args: &[&str]) -> Value {
     serde_json::from_str(&text).expect("one JSON object")
 }
 
+/// What a run of a spec prints. On one thread, over the wire, in two processes, with little memory,
+/// and stopped after `steps` and resumed, it has the same digest and the same measures.
+pub fn alike_in_five_ways(dir: &Path, spec: &[&str], steps: &str) -> Value {
+    let ways = tempfile::tempdir_in(dir).expect("a folder");
+    let run = |name: &str, how: &[&str]| {
+        let folder = ways.path().join(name).display().to_string();
+        let args = [&["run"], spec, &["--json", "--out", &folder], how].concat();
+        (json(dir, &args), folder)
+    };
+    let (plain, _) = run("plain", &["--threads", "1"]);
+    for (name, how) in [
+        ("wire", &["--threads", "3", "--wire"][..]),
+        ("processes", &["--processes", "2"]),
+        ("memory", &["--memory", "1KiB"]),
+    ] {
+        let (other, _) = run(name, how);
+        assert_eq!(plain["digest"], other["digest"], "{spec:?}: {name}");
+        assert_eq!(plain["metrics"], other["metrics"], "{spec:?}: {name}");
+    }
+    let (stopped, folder) = run("stopped", &["--stop-after", steps]);
+    assert!(!stopped["stopped"].is_null(), "{spec:?}: {stopped}");
+    let resumed = json(dir, &["run", "--resume", &folder, "--json"]);
+    assert_eq!(plain["digest"], resumed["digest"], "{spec:?}: resumed");
+    assert_eq!(plain["metrics"], resumed["metrics"], "{spec:?}: resumed");
+    plain
+}
+
 /// Every spec below `specs/NAME`, in order.
 pub fn specs(name: &str) -> Vec<PathBuf> {
     let mut all: Vec<PathBuf> = std::fs::read_dir(root().join("specs").join(name))

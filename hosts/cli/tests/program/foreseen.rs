@@ -1,7 +1,7 @@
 //! What `fl check` tells of a run before it begins: parts that cannot do what their names promise,
 //! settings that need more than there is, and names of methods.
 
-use crate::common::{fails, fl, flat, out, quick, root};
+use crate::common::{alike_in_five_ways, fails, fl, flat, json, out, quick, root};
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -441,36 +441,25 @@ fn exact_a_step_before_an_aggregator_gives_one_digest() {
     let spec = quick("robust");
     // its state is that of both: the rule's is the model's last change
     let rule = "parts.aggregator={use: centred-clipping}";
-    let run = |step: &str, more: &[&str]| -> String {
-        let step = format!("parts.before-aggregator={step}");
-        let args = ["run", &spec, "--json", "--set", &step, "--set", rule];
-        let said = out(dir.path(), &[&args[..], more].concat());
-        let said: serde_json::Value = serde_json::from_str(&said).unwrap();
-        said["digest"].as_str().unwrap().into()
-    };
     let mut all = std::collections::BTreeSet::new();
-    let steps = [
+    for step in [
         "{use: bucketing}",
         "{use: nnm, byzantine-share: 0.3}",
+        "{use: update-clipping, radius: 0.5}",
+        "{use: adaptive-clipping, byzantine-share: 0.3}",
         "{use: sketching, columns: 2}",
-    ];
-    for (at, step) in steps.iter().enumerate() {
-        let (whole, apart) = (format!("whole-{at}"), format!("apart-{at}"));
-        let due = run(step, &["--out", &whole, "--threads", "1"]);
-        let found = run(step, &["--out", &apart, "--processes", "2"]);
-        assert_eq!(found, due, "{step}: processes");
-        let stopped = format!("stopped-{at}");
-        let half = run(step, &["--out", &stopped, "--stop-after", "2"]);
-        assert_ne!(half, due);
-        let said = out(dir.path(), &["run", "--resume", &stopped, "--json"]);
-        let said: serde_json::Value = serde_json::from_str(&said).unwrap();
-        assert_eq!(said["digest"], due, "{step}: after a stop");
-        let kept = format!("kept-{at}");
-        assert_eq!(run(step, &["--out", &kept, "--set", "keep=messages"]), due);
-        out(dir.path(), &["verify", &kept]);
-        all.insert(due);
+    ] {
+        let set = format!("parts.before-aggregator={step}");
+        let spec = [&*spec, "--set", &set, "--set", rule];
+        let plain = alike_in_five_ways(dir.path(), &spec, "2");
+        let folder = format!("kept-{}", all.len());
+        let kept = ["--json", "--set", "keep=messages", "--out", &folder];
+        let kept = [&["run"], &spec[..], &kept].concat();
+        assert_eq!(json(dir.path(), &kept)["digest"], plain["digest"], "{step}");
+        out(dir.path(), &["verify", &folder]);
+        all.insert(plain["digest"].as_str().unwrap().to_string());
     }
-    assert_eq!(all.len(), steps.len());
+    assert_eq!(all.len(), 5);
 }
 
 #[test]

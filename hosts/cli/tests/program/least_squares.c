@@ -1,5 +1,5 @@
 /* A trainer that learns a number: a linear model, from 0, by descent on the mean squared error. Its
- * mini-batches are the rows in their order. A setting is the learning rate. */
+ * mini-batches are the rows in their order. A setting is the learning rate, which a pass may scale. */
 #include "fl_plugin.h"
 #include <stdio.h>
 
@@ -97,7 +97,7 @@ static double predicted(const Model *model, const FlTensor *values, size_t row) 
 }
 
 /* One step on `batch` rows from `first`; gives their mean squared error before it. */
-static double step(Model *model, const FlTensor *values, const FlTensor *target, size_t first, size_t batch, double *slope) {
+static double step(Model *model, const FlTensor *values, const FlTensor *target, size_t first, size_t batch, double rate, double *slope) {
   double loss = 0.0;
   memset(slope, 0, (model->inputs + 1) * sizeof *slope);
   for (size_t row = first; row < first + batch; row++) {
@@ -106,14 +106,15 @@ static double step(Model *model, const FlTensor *values, const FlTensor *target,
     for (size_t j = 0; j < model->inputs; j++) slope[j] += 2.0 * off * (double)at(values, row * model->inputs + j) / (double)batch;
     slope[model->inputs] += 2.0 * off / (double)batch;
   }
-  for (size_t j = 0; j <= model->inputs; j++) model->numbers[j] -= (float)(model->lr * slope[j]);
+  for (size_t j = 0; j <= model->inputs; j++) model->numbers[j] -= (float)(rate * model->lr * slope[j]);
   return loss;
 }
 
 static int32_t train(Model *model, const FlInput *input, const FlHost *host) {
   const FlTensor *values = named(input, "values"), *target = named(input, "target");
   size_t rows, batch = (size_t)fl_number(input->text, "batch", 1.0), steps = (size_t)fl_number(input->text, "Steps", 0.0), first = 0;
-  double *slope, sum = 0.0;
+  size_t epoch, counted;
+  double *slope, sum = 0.0, rate = fl_number(input->text, "rate", 1.0);
   char text[80];
   if (!holds(input->text, "\"target\":\"scores\"") || !holds(input->text, "\"loss\":\"Mse\"")) {
     return lacks(host, "it learns numbers by the squared error");
@@ -122,19 +123,21 @@ static int32_t train(Model *model, const FlInput *input, const FlHost *host) {
   rows = values->shape[0];
   if (count(values) != rows * model->inputs || count(target) != rows) return FL_SHAPE;
   if (batch > rows) batch = rows;
-  if (!holds(input->text, "\"Steps\"") && batch > 0) {
-    steps = (size_t)fl_number(input->text, "Epochs", 0.0) * ((rows + batch - 1) / batch);
-  }
+  epoch = batch > 0 ? (rows + batch - 1) / batch : 0;
+  if (!holds(input->text, "\"Steps\"")) steps = (size_t)fl_number(input->text, "Epochs", 0.0) * epoch;
   if (rows == 0) steps = 0;
+  /* the loss is that of the last epoch */
+  counted = steps < epoch ? steps : epoch;
   slope = malloc((model->inputs + 1) * sizeof *slope);
   if (slope == NULL) return fl_fail(host, "", "there is no memory");
   for (size_t taken = 0; taken < steps; taken++) {
     size_t here = rows - first < batch ? rows - first : batch;
-    sum += step(model, values, target, first, here, slope);
+    double loss = step(model, values, target, first, here, rate, slope);
+    if (taken + counted >= steps) sum += loss;
     first = first + here < rows ? first + here : 0;
   }
   free(slope);
-  snprintf(text, sizeof text, "{\"steps\": %zu, \"loss\": %.17g}", steps, steps == 0 ? 0.0 : sum / (double)steps);
+  snprintf(text, sizeof text, "{\"steps\": %zu, \"loss\": %.17g}", steps, counted == 0 ? 0.0 : sum / (double)counted);
   host->text(host->context, fl_text(text));
   return FL_OK;
 }
@@ -164,7 +167,7 @@ static int32_t call(void *part, uint32_t operation, const FlInput *input, const 
   bytes = (model->inputs + 1) * sizeof(float);
   switch (operation) {
     case FL_DESCRIBE:
-      host->text(host->context, fl_text("{\"parametric\": true, \"learns\": [\"Mse\"]}"));
+      host->text(host->context, fl_text("{\"parametric\": true, \"scales_rate\": true, \"learns\": [\"Mse\"]}"));
       return FL_OK;
     case FL_TRAIN:
       return train(model, input, host);

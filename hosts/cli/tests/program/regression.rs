@@ -1,6 +1,6 @@
 //! Labels that are numbers.
 
-use crate::common::{fails, fl, flat, json, out, quick};
+use crate::common::{alike_in_five_ways, fails, fl, flat, json, quick};
 use crate::library;
 use serde_json::Value;
 use std::fmt::Write;
@@ -46,8 +46,9 @@ fn measured(run: &Path, name: &str) -> Vec<f64> {
     lines.map(|line| line["value"].as_f64().unwrap()).collect()
 }
 
-/// Least squares by plain gradient descent on all rows, and RMSE, MAE and R2 after each step.
-fn descent(steps: usize, lr: f64) -> Vec<[f64; 3]> {
+/// Least squares by plain gradient descent on all rows, and RMSE, MAE and R2 after each step, which
+/// has `factor` times the rate of the one before.
+fn descent(steps: usize, mut lr: f64, factor: f64) -> Vec<[f64; 3]> {
     let (train, test): (Vec<_>, Vec<_>) = ((0..60).map(row).collect(), (60..90).map(row).collect());
     let mut w = [0.0; 3];
     let out = |w: &[f64; 3], x: &[f64; 2]| w[0] * x[0] + w[1] * x[1] + w[2];
@@ -58,6 +59,7 @@ fn descent(steps: usize, lr: f64) -> Vec<[f64; 3]> {
             slope = [slope[0] + off * x[0], slope[1] + off * x[1], slope[2] + off];
         }
         w = std::array::from_fn(|at| w[at] - lr * slope[at]);
+        lr *= factor;
         let n = test.len() as f64;
         let off: Vec<f64> = test
             .iter()
@@ -82,11 +84,21 @@ fn folder() -> tempfile::TempDir {
 }
 
 /// The measures of `spec.yaml` are those of gradient descent, round by round, and every way of
-/// running has one digest.
-fn is_gradient_descent(dir: &Path) {
-    let plain = json(dir, &["run", "spec.yaml", "--json", "--out", "run"]);
+/// running has one digest. Each round has `factor` times the rate of the one before.
+fn is_gradient_descent(dir: &Path, factor: f64) {
+    fs::remove_dir_all(dir.join("run")).ok();
+    let rate = match factor {
+        1.0 => "protocol.local={epochs: 1, batch: 1000}".to_string(),
+        _ => format!("protocol.local.rate={{by-round: {{factor: {factor}}}}}"),
+    };
+    let plain = alike_in_five_ways(dir, &["spec.yaml", "--set", &rate], "3");
+    let run = json(
+        dir,
+        &["run", "spec.yaml", "--set", &rate, "--json", "--out", "run"],
+    );
+    assert_eq!(run["digest"], plain["digest"]);
     let names = ["rmse", "mae", "r2"].map(|name| measured(&dir.join("run"), name));
-    let due = descent(6, 0.2);
+    let due = descent(6, 0.2, factor);
     assert_eq!(names[0].len(), 6);
     for (round, due) in due.iter().enumerate() {
         // errors are in the unit of the label, of which 20 are 1 of the model's outputs
@@ -102,26 +114,16 @@ fn is_gradient_descent(dir: &Path) {
     }
     // it learns: the labels' own deviation is above 15
     assert!(due[5][0] < due[0][0]);
-    for how in [
-        &["--threads", "1"][..],
-        &["--threads", "3", "--wire"],
-        &["--processes", "2"],
-    ] {
-        let other = json(dir, &[&["run", "spec.yaml", "--json"], how].concat());
-        assert_eq!(plain["digest"], other["digest"], "{how:?}");
-        assert_eq!(plain["metrics"], other["metrics"], "{how:?}");
-    }
-    out(
-        dir,
-        &["run", "spec.yaml", "--stop-after", "3", "--out", "stopped"],
-    );
-    let resumed = json(dir, &["run", "--resume", "stopped", "--json"]);
-    assert_eq!(plain["digest"], resumed["digest"]);
 }
 
 #[test]
 fn close_rounds_of_whole_batches_are_gradient_descent() {
-    is_gradient_descent(folder().path());
+    is_gradient_descent(folder().path(), 1.0);
+}
+
+#[test]
+fn close_rates_by_round_are_those_of_gradient_descent() {
+    is_gradient_descent(folder().path(), 0.75);
 }
 
 /// A run's folder with a trainer in C, and its spec, which names the library.
@@ -143,7 +145,8 @@ fn close_a_trainer_in_c_learns_a_number_by_gradient_descent() {
     }
     let (dir, spec) = with_library();
     let dir = dir.path();
-    is_gradient_descent(dir);
+    is_gradient_descent(dir, 1.0);
+    is_gradient_descent(dir, 0.75);
     let run = |spec: &str, set: &[&str]| {
         let set = set.iter().flat_map(|set| ["--set", set]);
         let args: Vec<&str> = ["run", spec, "--json"].into_iter().chain(set).collect();
@@ -166,6 +169,32 @@ fn close_a_trainer_in_c_learns_a_number_by_gradient_descent() {
         "parts={model: {use: c-least-squares, lr: 0.2}}",
     ];
     assert!(0.9 < r2(&alone, "clients.r2"));
+}
+
+/// The loss that a trainer reports is that of its last epoch, as `linear` has it.
+#[test]
+fn close_a_trainer_in_c_reports_the_loss_of_its_last_epoch() {
+    if !library::cc() {
+        return;
+    }
+    let (dir, _) = with_library();
+    let loss = |model: &str| {
+        let model = format!("parts.model={{use: {model}, lr: 0.2}}");
+        let epochs = "protocol.local={epochs: 4, batch: 1000}";
+        let args = [
+            "run",
+            "spec.yaml",
+            "--json",
+            "--set",
+            &model,
+            "--set",
+            epochs,
+        ];
+        let done = json(dir.path(), &args);
+        done["metrics"]["training-loss"].as_f64().unwrap()
+    };
+    let (here, there) = (loss("linear"), loss("c-least-squares"));
+    assert!((here - there).abs() < 1e-5, "{here} {there}");
 }
 
 #[test]
@@ -279,6 +308,36 @@ fn methods_that_combine_models_or_outputs_learn_a_number() {
         }
         assert!(metrics.get("accuracy").is_none(), "{spec}: {metrics}");
     }
+}
+
+/// Noise on outputs is in units of the label's spread: the more of it, the less is learnt, and the
+/// price follows from the clip alone.
+#[test]
+fn noise_on_outputs_that_are_numbers_has_a_price() {
+    let dir = tempfile::tempdir().unwrap();
+    let spec = quick("fedkd-priced");
+    let said = |gamma: &str| {
+        let privacy = format!("parts.privacy={{use: laplace-logits, gamma: {gamma}, clip: 4.0}}");
+        let sets = [
+            "data.set={friedman: {train: 400, test: 200}}",
+            "data.split=iid",
+            "data.public={from: {count: 100}}",
+            "parts.teacher={use: linear, lr: 0.1}",
+            "parts.student={use: linear, lr: 0.02}",
+            "parts.quantiser=null",
+            "parts.ensemble={use: mean-logits}",
+            "budget=null",
+            &privacy,
+        ];
+        let sets = sets.iter().flat_map(|set| ["--set", set]);
+        let args: Vec<&str> = ["run", &spec, "--json"].into_iter().chain(sets).collect();
+        json(dir.path(), &args)
+    };
+    let (little, much) = (said("200"), said("0.05"));
+    let r2 = |run: &Value| run["metrics"]["r2"].as_f64().unwrap();
+    assert!(r2(&little) > 0.1 && r2(&much) < 0.0, "{little} {much}");
+    let epsilon = |run: &Value| run["privacy"]["readers"]["epsilon"].as_f64().unwrap();
+    assert!(epsilon(&much) < epsilon(&little), "{much}");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Sameness: the same spec and seed give the same digest for any number of threads, again, and
 //! after a stop.
 
-use crate::common::{fails, fl, json, out, quick, root, shorter, specs, whole};
+use crate::common::{alike_in_five_ways, fails, fl, json, out, quick, root, shorter, specs, whole};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
@@ -59,6 +59,48 @@ fn exact_threads_and_repetition_change_nothing() {
         );
         let other = run(dir.path(), &spec, "other", &["--set", "seed=99"]);
         assert_ne!(other, one, "{spec}: another seed is another run");
+    }
+}
+
+#[test]
+fn exact_splits_noise_and_resized_images_have_one_digest_in_five_ways() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let spec = quick("fedavg");
+    let mut digests = BTreeSet::new();
+    let mut check = |spec: &str, sets: &[&str]| {
+        let sets = sets.iter().flat_map(|set| ["--set", set]);
+        let spec: Vec<&str> = [spec].into_iter().chain(sets).collect();
+        let plain = alike_in_five_ways(dir, &spec, "2");
+        assert!(digests.insert(plain["digest"].to_string()), "{spec:?}");
+    };
+    check(&spec, &["data.split={shards: 2}"]);
+    for noise in ["variance", "deviation"] {
+        let noise = format!("data.feature-noise={{{noise}: 0.3}}");
+        check(&spec, &["data.split={shards: 2}", &noise]);
+    }
+    // JPEG and PNG, grey and in colour, of four sizes
+    let samples = root().join("tests/fuzz/corpus/images");
+    for (class, names) in [
+        ("cat", ["grey.jpg", "grey.png", "grey16.png"]),
+        ("dog", ["palette.png", "rgb.png", "rgba.png"]),
+    ] {
+        let folder = dir.join("images").join(class);
+        fs::create_dir_all(&folder).unwrap();
+        for name in names {
+            fs::copy(samples.join(name), folder.join(name)).unwrap();
+        }
+    }
+    let images = |by: &str, colours: &str| {
+        let how = format!("resize: {{height: 3, width: 2, by: {by}}}, colours: {colours}");
+        let path = dir.join("images").display().to_string();
+        format!(
+            "{{files: {{format: {{images: {{{how}}}}}, train: {path}, test: {path}, classes: [cat, dog]}}}}"
+        )
+    };
+    for (by, colours) in [("crop", "grey"), ("stretch", "grey"), ("crop", "rgb")] {
+        let set = format!("data.set={}", images(by, colours));
+        check(&spec, &[&set, "data.clients=2", "data.split=iid"]);
     }
 }
 
