@@ -221,20 +221,12 @@ impl Bench<'_> {
         }))
     }
 
-    /// The seconds of the fastest of several repetitions; the first is not counted.
-    fn least(&self, mut once: impl FnMut() -> Result<()>) -> Result<f64> {
-        let longest = Duration::from_millis(if self.args.quick { 10 } else { 1000 });
-        once()?;
-        let (began, mut least) = (Instant::now(), f64::INFINITY);
-        for turn in 0.. {
-            if turn >= 2 && began.elapsed() >= longest {
-                break;
-            }
-            let began = Instant::now();
-            once()?;
-            least = least.min(began.elapsed().as_secs_f64());
-        }
-        Ok(least)
+    fn longest(&self) -> Duration {
+        Duration::from_millis(if self.args.quick { 10 } else { 1000 })
+    }
+
+    fn least(&self, once: impl FnMut() -> Result<()>) -> Result<f64> {
+        least(self.longest(), once)
     }
 
     fn part(&self, role: Role, name: &str) -> Result<&'static PartDecl, String> {
@@ -292,24 +284,67 @@ impl Bench<'_> {
             "resnet-8" => &[3, 32, 32],
             _ => &[1, 28, 28],
         };
-        let settings: Value =
-            serde_yaml::from_str(&format!("{{net: {net}, optimiser: {{adam: {{}}}}}}"))?;
-        let mut model: Box<dyn Trainer> = part.make(&settings, &context(input))?;
-        let mut draws = Stream::root(0).draws();
-        let size = (batch, input.iter().product());
-        let values = Array2::from_shape_simple_fn(size, || draws.normal() as f32);
-        let x = Samples::fresh(values, input.to_vec())?;
-        let classes: Vec<u32> = (0..batch as u32).map(|i| i * 7919 % 10).collect();
-        // several steps in a call, as in a round: between two calls a trainer frees large buffers
-        const STEPS: usize = 3;
-        let pass = FitOptions::new(Length::Steps(STEPS), batch, Loss::CrossEntropy);
-        let took = self.least(|| {
-            let target = Target::Classes(&classes);
-            black_box(model.fit(&x, target, &pass, &Stream::root(1))?);
-            Ok(())
-        })?;
-        Ok(took / STEPS as f64)
+        let context = context(input);
+        seconds_of_step(part, net, (&context.task, false), batch, self.longest())
     }
+}
+
+/// The seconds of the fastest of several repetitions; the first is not counted.
+fn least(longest: Duration, mut once: impl FnMut() -> Result<()>) -> Result<f64> {
+    once()?;
+    let (began, mut least) = (Instant::now(), f64::INFINITY);
+    for turn in 0.. {
+        if turn >= 2 && began.elapsed() >= longest {
+            break;
+        }
+        let began = Instant::now();
+        once()?;
+        least = least.min(began.elapsed().as_secs_f64());
+    }
+    Ok(least)
+}
+
+/// The seconds of a step of Adam on a mini-batch, on one thread: the least of several, which take
+/// about `longest`. Inputs are normal numbers, or if `words`, numbers of words.
+pub(crate) fn seconds_of_step(
+    part: &'static PartDecl,
+    net: &str,
+    (task, words): (&Task, bool),
+    batch: usize,
+    longest: Duration,
+) -> Result<f64> {
+    let settings: Value =
+        serde_yaml::from_str(&format!("{{net: {net}, optimiser: {{adam: {{}}}}}}"))?;
+    let context = BuildContext {
+        task: task.clone(),
+        stream: Stream::root(7),
+    };
+    let mut model: Box<dyn Trainer> = part.make(&settings, &context)?;
+    let mut draws = Stream::root(0).draws();
+    let size = (batch, task.width());
+    let values = Array2::from_shape_simple_fn(size, || match words {
+        true => draws.below(1000) as f32 + 1.0,
+        false => draws.normal() as f32,
+    });
+    let x = Samples::fresh(values, task.input.clone())?;
+    let classes: Vec<u32> = (0..batch as u32).map(|i| i * 7919 % 10).collect();
+    let pixels = match task.kind {
+        TaskKind::Pixels { height, width, .. } => height * width,
+        _ => 0,
+    };
+    let pixels = Array2::from_shape_fn((batch, pixels), |(row, at)| ((row + at) % 10) as u8);
+    // several steps in a call, as in a round: between two calls a trainer frees large buffers
+    const STEPS: usize = 3;
+    let pass = FitOptions::new(Length::Steps(STEPS), batch, Loss::CrossEntropy);
+    let took = least(longest, || {
+        let target = match pixels.is_empty() {
+            true => Target::Classes(&classes),
+            false => Target::Pixels(pixels.view()),
+        };
+        black_box(model.fit(&x, target, &pass, &Stream::root(1))?);
+        Ok(())
+    })?;
+    Ok(took / STEPS as f64)
 }
 
 fn context(input: &[usize]) -> BuildContext {

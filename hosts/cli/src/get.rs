@@ -33,6 +33,16 @@ pub fn get(args: &GetArgs) -> Done {
     print(lines.join("\n"))
 }
 
+/// Where a file is.
+pub fn address(file: &Download) -> String {
+    format!("{}/{}", file.folder, file.file)
+}
+
+/// What a file must be: `45 bytes unpacked, SHA-256 9f86..`.
+pub fn due(file: &Download) -> String {
+    format!("{} bytes unpacked, SHA-256 {}", file.bytes, file.sha256)
+}
+
 fn named<'s>(sets: &'s [Entry], name: &str) -> std::result::Result<&'s Entry, Failure> {
     let fetched = |set: &&Entry| {
         !set.files.is_empty() && set.files.iter().all(|file| file.download.is_some())
@@ -82,9 +92,16 @@ fn of_file(file: &FileEntry, from: Option<&str>) -> Result<String> {
     let from = from.unwrap_or(download.folder).trim_end_matches('/');
     let address = format!("{from}/{}", download.file);
     let bytes = download.bytes;
-    say(format_args!("fetching {address} ({bytes} bytes unpacked)"));
-    fl_files::write_with(path, |out| fetch(&address, &download, out))
-        .with_context(|| format!("fetching {address}"))?;
+    say(format_args!("fetching {address} ({})", due(&download)));
+    let mut failed = None;
+    let written = fl_files::write_with(path, |out| {
+        let fetched = fetch(&address, &download, out);
+        fetched.inspect_err(|why| failed = Some(format!("{why:#}")))
+    });
+    if let Some(why) = failed {
+        bail!("fetching {address}: {why}; {} is not there", path.display());
+    }
+    written?;
     Ok(format!("{}: {bytes} bytes", path.display()))
 }
 

@@ -1,12 +1,18 @@
 //! `fl inspect` of what is no part: data sets, kinds of messages, and words such as splits,
 //! networks and layers.
 
+use crate::get::{address, due};
+use crate::network_facts::NetworkFacts;
+use anyhow::Result;
 use fl_core::message::{MessageType, message_type, message_types};
 use fl_core::settings::Field;
 use fl_data::DataSpec;
 use fl_data_kit::{SetSpec, linked_sets};
 use fl_registry::{Catalogue, Choice, columns, fill, settings_json, settings_table};
 use serde_json::{Value as Json, json};
+
+/// The networks of `dfdx`, as a choice of one says.
+const NETWORKS: &str = "`net` of trainer `dfdx`";
 
 /// What is known of one name.
 pub struct Topic {
@@ -19,6 +25,8 @@ pub struct Topic {
     fields: Vec<Field>,
     /// Where the data of a data set come from; the tensors of a message.
     facts: Vec<(&'static str, String)>,
+    /// Of a network.
+    network: Option<NetworkFacts>,
 }
 
 impl Topic {
@@ -30,7 +38,10 @@ impl Topic {
     pub fn text(&self, width: usize) -> String {
         let head = fill(&format!("{}: {}", self.name, self.what), width);
         let mut out = format!("{head}\n\n{}\n\n", fill(&self.doc, width));
-        out += &settings_table(&self.fields, width);
+        match &self.network {
+            Some(network) => out += &network.text(width),
+            None => out += &settings_table(&self.fields, width),
+        }
         let facts = self.facts.iter();
         let facts: Vec<_> = facts
             .map(|(key, value)| [key.to_string(), value.clone()])
@@ -47,10 +58,25 @@ impl Topic {
             .facts
             .iter()
             .map(|(key, value)| (key.to_string(), json!(value)));
-        json!({
+        let mut out = json!({
             "name": self.name, "role": self.what, "doc": self.doc, "settings": settings_json(&self.fields),
             "facts": facts.collect::<serde_json::Map<_, _>>(),
-        })
+        });
+        if let Some(network) = &self.network {
+            out["network"] = network.json();
+        }
+        out
+    }
+
+    /// Builds and measures a network for samples of this shape; gives whether the topic is one.
+    ///
+    /// # Errors
+    /// As [`NetworkFacts::of`].
+    pub fn measure(&mut self, input: Option<&[usize]>, catalogue: &Catalogue) -> Result<bool> {
+        if self.what.contains(NETWORKS) {
+            self.network = Some(NetworkFacts::of(&self.name, input, catalogue)?);
+        }
+        Ok(self.network.is_some())
     }
 }
 
@@ -75,6 +101,7 @@ pub fn find(name: &str, catalogue: &Catalogue) -> Vec<Topic> {
             doc: choice.doc,
             fields: choice.fields,
             facts: Vec::new(),
+            network: None,
         });
     }
     topics
@@ -122,6 +149,7 @@ fn kind(of: &'static MessageType) -> Topic {
         doc: of.doc.into(),
         fields: Vec::new(),
         facts: of.columns.iter().map(tensor).chain(parts).collect(),
+        network: None,
     }
 }
 
@@ -152,6 +180,17 @@ fn sets(name: &str) -> Vec<Topic> {
                 ));
                 facts.push(("terms", known.licence.to_string()));
             }
+            let fetched = set.downloads().iter();
+            let fetched: Vec<_> = fetched
+                .map(|file| format!("{}: {}", address(file), due(file)))
+                .collect();
+            if !fetched.is_empty() {
+                let files = fetched.join("\n");
+                facts.push((
+                    "fetched",
+                    format!("by `fl data get {}` from\n{files}", decl.name),
+                ));
+            }
             facts.push(("source", known.source.to_string()));
         }
         Topic {
@@ -161,6 +200,7 @@ fn sets(name: &str) -> Vec<Topic> {
             doc: about.doc,
             fields: about.fields,
             facts,
+            network: None,
         }
     };
     of_name.map(topic).collect()

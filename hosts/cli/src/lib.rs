@@ -32,6 +32,7 @@ mod inspect_topics;
 mod lazy_executor;
 mod ledger;
 mod log;
+mod network_facts;
 mod new;
 mod plan;
 mod plugins;
@@ -165,10 +166,18 @@ enum Command {
         markdown: bool,
     },
     /// Describe one part, data set, split or network: settings, ranges, defaults, where it fits.
-    #[command(after_help = "Example:\n  fl inspect trimmed-mean")]
+    ///
+    /// Of a network it shows layers, shapes and parameters for an input, and measures the steps a
+    /// second on this machine.
+    #[command(
+        after_help = "Examples:\n  fl inspect trimmed-mean\n  fl inspect lenet --input 3x32x32"
+    )]
     Inspect {
         /// Its name in specs.
         name: String,
+        /// Of a network: the shape of a sample, such as `3x32x32` [default: that of its paper].
+        #[arg(long, value_name = "SHAPE")]
+        input: Option<network_facts::Sides>,
         /// Print one JSON object instead of text.
         #[arg(long)]
         json: bool,
@@ -471,7 +480,10 @@ fn dispatch(cli: Cli, command: &[String], more: &[&'static PartDecl]) -> Done {
             ..
         } if name == "data" => show::data(&DataDir { data_dir: None }, json),
         Command::List { role, json, .. } => show::list(role.as_deref(), json, &catalogue),
-        Command::Inspect { name, json } => show::inspect(&name, json, &catalogue),
+        Command::Inspect { name, input, json } => {
+            let input = input.as_ref().map(|input| &input.0[..]);
+            show::inspect(&name, input, json, &catalogue)
+        }
         Command::Schema { markdown: true, .. } => {
             print(catalogue.spec_page::<DataSpec>().trim_end())
         }

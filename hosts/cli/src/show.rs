@@ -1,8 +1,9 @@
 //! `fl check`, `fl list`, `fl inspect`, `fl data list`, `fl data show`.
 
-use crate::{DataDir, Done, Failure, SpecDataArgs, inspect_topics, print, say, width};
+use crate::{DataDir, Done, Failure, SpecDataArgs, get, inspect_topics, print, say, width};
 use fl_cases::role;
 use fl_data::Overview;
+use fl_data_kit::FileEntry;
 use fl_engine::NotRun;
 use fl_registry::{Catalogue, Choice, Mistakes, columns, fill};
 use serde_json::json;
@@ -81,7 +82,7 @@ fn list_words(words: &[Choice], json: bool) -> Done {
     print(format!("{}{end}", columns(&rows, width())))
 }
 
-pub fn inspect(name: &str, json: bool, catalogue: &Catalogue) -> Done {
+pub fn inspect(name: &str, input: Option<&[usize]>, json: bool, catalogue: &Catalogue) -> Done {
     let mut all = inspect_topics::names(catalogue);
     let parts = catalogue.parts().iter();
     all.extend(parts.flat_map(|p| p.names()).map(ToString::to_string));
@@ -112,6 +113,20 @@ pub fn inspect(name: &str, json: bool, catalogue: &Catalogue) -> Done {
         };
         let what = "no part, data set, message or choice is called";
         return Err(Failure::usage(format!("{what} `{name}`; {hint}")));
+    }
+    let mut networks = 0;
+    for topic in &mut topics {
+        let measured = topic.measure(input, catalogue);
+        let wrong = |why| Failure::usage(format!("--input: {why:#}"));
+        networks += match input {
+            Some(_) => usize::from(measured.map_err(wrong)?),
+            None => usize::from(measured?),
+        };
+    }
+    if input.is_some() && networks == 0 {
+        return Err(Failure::usage(format!(
+            "`{name}` is no network, and --input is for networks: `fl list networks` shows all"
+        )));
     }
     if json {
         let parts = found.iter().map(|p| catalogue.inspect_json(p, name));
@@ -146,7 +161,14 @@ pub fn data(place: &DataDir, json: bool) -> Done {
         let all: Vec<_> = sets
             .iter()
             .map(|s| {
-                let files: Vec<_> = s.files.iter().map(|f| json!({ "wanted": f.wanted, "found": f.found })).collect();
+                let file = |f: &FileEntry| {
+                    let from = f.download;
+                    json!({
+                        "wanted": f.wanted, "found": f.found, "address": from.map(|d| get::address(&d)),
+                        "bytes": from.map(|d| d.bytes), "sha256": from.map(|d| d.sha256),
+                    })
+                };
+                let files: Vec<_> = s.files.iter().map(file).collect();
                 json!({
                     "name": s.name, "about": s.doc, "present": s.present(), "train": s.rows.map(|r| r.0),
                     "test": s.rows.map(|r| r.1), "source": s.facts.source, "licence": s.facts.licence, "files": files,
@@ -172,6 +194,14 @@ pub fn data(place: &DataDir, json: bool) -> Done {
         }
         for file in s.files.iter().filter(|f| f.found.is_none()) {
             about += &format!("\nlooked for {}", file.wanted.display());
+            if let Some(from) = file.download {
+                about += &format!(
+                    "; `fl data get {}` fetches {} ({})",
+                    s.name,
+                    get::address(&from),
+                    get::due(&from)
+                );
+            }
         }
         rows.push([s.name.to_string(), there.to_string(), about]);
     }

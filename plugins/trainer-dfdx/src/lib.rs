@@ -5,6 +5,7 @@ mod settings;
 mod trainer;
 
 pub use cuda::{CardReport, Device, cards};
+pub use fl_nets::net::{LayerOutline, Outline, outline};
 pub use settings::DfdxSettings;
 pub use trainer::Dfdx;
 

@@ -104,7 +104,11 @@ fn another_file_is_refused_and_leaves_nothing_behind() {
         "{said}"
     );
     let (_, said) = get(&server.replace("/here", "/gone"));
-    assert!(said.contains("404"), "{said}");
+    assert!(
+        said.contains("404") && said.contains("adult.data is not there"),
+        "{said}"
+    );
+    assert!(!said.contains("writing"), "nothing was: {said}");
     // a server that is not there, and what is no address of a server
     let closed = TcpListener::bind("127.0.0.1:0")
         .unwrap()
@@ -113,6 +117,34 @@ fn another_file_is_refused_and_leaves_nothing_behind() {
     assert_eq!(get(&format!("http://{closed}")).0, 1);
     let (_, said) = get(&format!("file://{}", dir.path().display()));
     assert!(said.contains("rotocol"), "{said}");
+}
+
+/// What would be fetched is known before anything is.
+#[test]
+fn address_bytes_and_hash_are_shown_before_the_fetch() {
+    let dir = tempfile::tempdir().unwrap();
+    let address = "https://archive.ics.uci.edu/ml/machine-learning-databases/adult/adult.data";
+    let hash = "5b00264637dbfec36bdeaab5676b0b309ff9eb788d63554ca0a249491c86603d";
+    let listed = flat(&out(dir.path(), &["data", "list", "--data-dir", "."]));
+    let shown = flat(&out(dir.path(), &["inspect", "adult-raw"]));
+    for said in [&listed, &shown] {
+        let said = said.replace(' ', "");
+        assert!(said.contains("`fldatagetadult-raw`"), "{said}");
+        assert!(said.contains(address) && said.contains(hash), "{said}");
+        assert!(said.contains("3974305bytesunpacked"), "{said}");
+    }
+    let sets = json(dir.path(), &["data", "list", "--json", "--data-dir", "."]);
+    let file = |name: &str| {
+        let sets = sets["sets"].as_array().unwrap();
+        sets.iter().find(|set| set["name"] == name).unwrap()["files"][0].clone()
+    };
+    let adult = file("adult-raw");
+    assert_eq!(adult["address"], address);
+    assert_eq!(
+        (&adult["bytes"], &adult["sha256"]),
+        (&3_974_305.into(), &hash.into())
+    );
+    assert!(file("cifar10")["address"].is_null());
 }
 
 #[test]

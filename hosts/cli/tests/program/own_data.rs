@@ -1,6 +1,6 @@
 //! A user's own files, from the spec to the run.
 
-use crate::common::{fails, fl, json, out, root};
+use crate::common::{fails, fl, flat, json, out, root};
 use std::fmt::Write;
 use std::fs;
 use std::path::Path;
@@ -144,6 +144,40 @@ fn sets_splits_and_networks_can_be_inspected() {
     }
     let (_, error) = fails(dir.path(), &["inspect", "minst"]);
     assert!(error.contains("did you mean `mnist`?"), "{error}");
+}
+
+#[test]
+fn a_network_is_shown_with_its_layers_for_an_input() {
+    let dir = tempfile::tempdir().unwrap();
+    let shown = flat(&out(dir.path(), &["inspect", "cnn-mcmahan"]));
+    for row in [
+        " 0 conv 32x28x28 832 ",
+        " 5 pool 64x7x7 6 linear",
+        " 8 outputs 10 5130 ",
+        " input 1x28x28 ",
+        " parameters 1663370 ",
+        " steps a second on this machine",
+    ] {
+        assert!(shown.contains(row), "{row}: {shown}");
+    }
+    assert!(!shown.contains("no settings"), "{shown}");
+    let all = json(
+        dir.path(),
+        &["inspect", "lenet", "--input", "3x32x32", "--json"],
+    );
+    let lenet = &all["others"][0]["network"];
+    assert_eq!(lenet["parameters"], 62_006);
+    assert_eq!(lenet["input"], serde_json::json!([3, 32, 32]));
+    assert_eq!(lenet["layers"][3]["gives"], serde_json::json!([16, 10, 10]));
+    assert!(lenet["speed"]["steps-per-second"].as_f64().unwrap() > 0.0);
+    for (args, why) in [
+        (["lenet", "--input", "1x4x4"], "--input: net `lenet`: layer"),
+        (["mnist", "--input", "1x4x4"], "`mnist` is no network"),
+        (["lenet", "--input", "3x"], "a shape is numbers from 1"),
+    ] {
+        let (code, said) = fails(dir.path(), &[&["inspect"], &args[..]].concat());
+        assert!(code == 2 && flat(&said).contains(why), "{said}");
+    }
 }
 
 #[test]

@@ -55,6 +55,7 @@ pub fn net(layers: &[Layer], from: &[usize], end: End<'_>) -> Result<Net> {
         outputs,
         channels: pixels.map(|[channels, ..]| channels),
         entries: Vec::new(),
+        shapes: Vec::new(),
         weights: 0,
         buffers: 0,
         alone: true,
@@ -65,6 +66,7 @@ pub fn net(layers: &[Layer], from: &[usize], end: End<'_>) -> Result<Net> {
     let features = volume(&shape, 0)?;
     let op = builder.layer(&last.to_string(), &layers[last], &mut shape, false);
     ops.push(op.with_context(|| format!("layer {last}"))?);
+    builder.shapes.push(shape.clone());
     let found = volume(&shape, 0)?;
     if let ([_, _, _], Some(due)) = (&shape[..], pixels) {
         ensure!(
@@ -87,6 +89,7 @@ pub fn net(layers: &[Layer], from: &[usize], end: End<'_>) -> Result<Net> {
     let norms = builder.buffers > 0;
     let Builder {
         entries,
+        shapes,
         weights,
         buffers,
         alone,
@@ -97,6 +100,7 @@ pub fn net(layers: &[Layer], from: &[usize], end: End<'_>) -> Result<Net> {
         ops,
         features,
         entries,
+        shapes,
         weights,
         buffers,
         norms,
@@ -137,6 +141,8 @@ struct Builder {
     /// Values per pixel, if every pixel has an output.
     channels: Option<usize>,
     entries: Vec<Entry>,
+    /// What each layer of the outermost list gives.
+    shapes: Vec<Vec<usize>>,
     weights: usize,
     buffers: usize,
     /// Whether a sample alone can be normalised.
@@ -158,6 +164,10 @@ impl Builder {
                 );
             let op = self.layer(&format!("{prefix}{at}"), &layers[at], shape, fuses);
             ops.push(op.with_context(|| format!("layer {prefix}{at}"))?);
+            if prefix.is_empty() {
+                let fused = usize::from(fuses);
+                self.shapes.extend((0..=fused).map(|_| shape.clone()));
+            }
             at += 1 + usize::from(fuses);
         }
         Ok(ops)

@@ -3,12 +3,14 @@
 mod build;
 mod layers;
 mod numbers;
+mod outline;
 pub mod presets;
 #[cfg(test)]
 mod tests;
 
 pub use layers::{Conv, Conv1d, Embedding, Layer, Layers, NetSpec, Residual, Window};
 pub use numbers::Numbers;
+pub use outline::{LayerOutline, Outline, outline};
 
 use crate::buffer::Buffer;
 use crate::ops::{self, Activation, ConvShape, PoolShape, Statistics};
@@ -151,6 +153,8 @@ pub struct Net {
     trunk: usize,
     features: usize,
     entries: Vec<Entry>,
+    /// What each layer of the list gives for one sample.
+    shapes: Vec<Vec<usize>>,
     weights: usize,
     buffers: usize,
     norms: bool,

@@ -89,6 +89,17 @@ pub const NAMES: [(&str, &str); 23] = [
     ),
 ];
 
+/// Returns the input that a known network is described with: MNIST's image, CIFAR's, or a text of
+/// 200 words.
+pub(super) fn usual_input(name: &str) -> &'static [usize] {
+    match name {
+        "text-cnn" => &[200],
+        "unet" | "cnn-niid" => &[3, 32, 32],
+        name if name.starts_with("resnet") || name.starts_with("vgg") => &[3, 32, 32],
+        _ => &[1, 28, 28],
+    }
+}
+
 /// Returns the layers of a known network.
 pub fn layers(name: &str) -> Option<Vec<Layer>> {
     use Layer::{AveragePool, BatchNorm, GlobalPool};

@@ -78,6 +78,49 @@ fn exact_numbers_of_parameters() {
 }
 
 #[test]
+fn exact_an_outline_has_the_shapes_and_parameters_of_each_layer() {
+    let of = outline("cnn-mcmahan", None).unwrap();
+    let rows: Vec<_> = of
+        .layers
+        .iter()
+        .map(|layer| (&*layer.layer, &layer.gives[..], layer.parameters))
+        .collect();
+    assert_eq!(
+        rows,
+        [
+            ("conv", &[32, 28, 28][..], 32 * 26),
+            ("relu", &[32, 28, 28], 0),
+            ("pool", &[32, 14, 14], 0),
+            ("conv", &[64, 14, 14], 64 * (32 * 25 + 1)),
+            ("relu", &[64, 14, 14], 0),
+            ("pool", &[64, 7, 7], 0),
+            ("linear", &[512], 512 * (64 * 49 + 1)),
+            ("relu", &[512], 0),
+            ("outputs", &[10], 10 * 513),
+        ]
+    );
+    for (name, _) in presets::NAMES {
+        let of = outline(name, None).unwrap();
+        let net = Net::new(&NetSpec::Named(name.into()), &of.task).unwrap();
+        assert_eq!(of.parameters(), net.weights(), "{name}");
+        let last = of.layers.last().unwrap().gives.iter().product::<usize>();
+        assert_eq!(last, of.task.kind.outputs(), "{name}");
+    }
+    assert_eq!(
+        outline("resnet-18", Some(&[1, 28, 28]))
+            .unwrap()
+            .parameters(),
+        11_172_810
+    );
+    let error = outline("unet", Some(&[3, 30, 30])).unwrap_err();
+    assert!(
+        format!("{error:#}").contains("net `unet`: layer"),
+        "{error:#}"
+    );
+    assert!(outline("lennet", None).is_err());
+}
+
+#[test]
 fn a_list_is_the_network_it_spells() {
     let list = "[{conv: {out: 6, kernel: 5}}, relu, {pool: 2}, {conv: {out: 16, kernel: 5}}, relu, {max-pool: {kernel: 2, stride: 2}}, \
                 flatten, linear: 120, relu, linear: 84, relu, linear: 10]";
