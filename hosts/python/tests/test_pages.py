@@ -42,10 +42,11 @@ def test_the_front_page_runs(tmp_path, monkeypatch):
     pytest.importorskip("torch")
     monkeypatch.chdir(tmp_path)
     (tmp_path / "hello.yaml").write_text((ROOT / "specs/book/src/files/hello.yaml").read_text())
-    [trainer] = blocks("README.md")
+    trainer, method = blocks("README.md")
     shown = {}
-    exec(compile(trainer.replace("fl.run(", "results = fl.run("), "README.md, a trainer", "exec"), shown)
-    assert shown["results"].metrics["accuracy"] > 0.5
+    for code in (trainer, method):
+        exec(compile(code.replace("fl.run(", "results = fl.run("), "README.md", "exec"), shown)
+        assert shown["results"].metrics["accuracy"] > 0.5
 
 
 def test_the_tutorial_of_an_aggregator_runs(tmp_path, monkeypatch):
