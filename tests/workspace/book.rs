@@ -81,6 +81,74 @@ mod protocol {
 
     // ANCHOR: protocol
     settings! {
+        /// Clients train from the server's parameters; the server combines what they send.
+        pub struct MyFedAvg {
+            /// Rounds.
+            rounds: usize = 10, in 1..;
+            /// Each client's training in a round.
+            local: Training = Training::epochs(1, 16);
+        }
+    }
+
+    const MODEL: TrainerSlot = TrainerSlot::new("model", "What every client trains.");
+    const AGGREGATOR: AggregatorSlot<Params, Params> =
+        AggregatorSlot::new("aggregator", "Combines the clients' parameters.");
+    const COHORT: SelectorSlot<Roster> =
+        SelectorSlot::new("cohort", "Picks the clients of a round; everyone if empty.");
+    const PRIVACY: MechanismSlot<Params> =
+        MechanismSlot::new("privacy", "Clips and perturbs what training has changed.");
+    const TRAIN: Exchange<Params, Params> = Exchange::new("parameters after local training");
+
+    impl Protocol for MyFedAvg {
+        fn declare(&self) -> Declaration<'_> {
+            let train = TRAIN
+                .answered_by(|client, global| {
+                    client.parametric(&MODEL)?.set_params(global)?;
+                    client.fit_own(&MODEL, &self.local.pass(Loss::CrossEntropy))?;
+                    Ok(client.parametric(&MODEL)?.params())
+                })
+                .to(&COHORT)
+                .each_round()
+                .trains()
+                .releases_difference(&PRIVACY)
+                .into(&AGGREGATOR);
+            Declaration::new()
+                .rounds(self.rounds)
+                .grows_by("rounds")
+                .slot(MODEL.spec().shared_parameters().at_server())
+                .exchange(train)
+        }
+
+        fn lead(&self, server: &mut Server<'_>) -> Result<()> {
+            let mut global = server.parametric(&MODEL)?.params();
+            server.rounds(&mut global, |server, global, round| {
+                *global = server.run(round, &TRAIN, |_| &*global)?;
+                server.parametric(&MODEL)?.set_params(global)?;
+                server.evaluate(round, &MODEL)
+            })?;
+            server.keep_model(&MODEL)
+        }
+    }
+    plugin!(protocol "my-fedavg" => MyFedAvg);
+    // ANCHOR_END: protocol
+
+    // ANCHOR: protocol-test
+    #[test]
+    fn exact_slots_and_exchanges() {
+        let protocol: MyFedAvg = fl_core::settings::defaults();
+        let slots: Vec<_> = protocol.slots().iter().map(|slot| slot.name).collect();
+        assert_eq!(slots[..4], ["model", "cohort", "privacy", "aggregator"]);
+        let train = &protocol.exchanges()[0];
+        let shown = format!("{} -> {} x {}", train.down, train.up, train.times);
+        assert_eq!(shown, "params -> params x 10");
+    }
+    // ANCHOR_END: protocol-test
+}
+
+mod weighted {
+    use fl_core::prelude::*;
+
+    settings! {
         /// Clients train from the server's parameters; those that moved less count more.
         pub struct Careful {
             /// Rounds.
@@ -115,6 +183,7 @@ mod protocol {
         fn lead(&self, server: &mut Server<'_>) -> Result<()> {
             let mut global = server.parametric(&MODEL)?.params();
             server.rounds(&mut global, |server, global, round| {
+                // ANCHOR: weights
                 let sent = global.clone();
                 let inbox = server.collect(round, &TRAIN, |_| &sent)?;
                 let shown = round.showing(sent.clone());
@@ -123,6 +192,7 @@ mod protocol {
                     let moved = mail.body.zip(&sent, |to, from| to - from);
                     moved.map_or(0.0, |moved| 1.0 / (1.0 + moved.norm()))
                 })?;
+                // ANCHOR_END: weights
                 server.parametric(&MODEL)?.set_params(global)?;
                 server.evaluate(round, &MODEL)
             })?;
@@ -130,7 +200,6 @@ mod protocol {
         }
     }
     plugin!(protocol "careful" => Careful);
-    // ANCHOR_END: protocol
 }
 
 mod anchored {
@@ -412,20 +481,23 @@ fn six_clients(protocol: Arc<dyn Protocol>, parts: Vec<SlotAssignment>, wire: bo
     run(setup).unwrap()
 }
 
-fn careful(aggregator: &str) -> Outcome {
-    let parts = vec![
-        part("model", Role::Trainer, "linear", "{}"),
-        part("aggregator", Role::Aggregator, aggregator, "{}"),
-    ];
-    six_clients(Arc::new(defaults::<protocol::Careful>()), parts, false)
-}
-
 #[test]
-fn the_protocol_learns_with_weights_of_its_own() {
-    let mean = careful("mean");
-    assert!(mean.metrics["accuracy"] > 0.9, "{:?}", mean.metrics);
-    assert_eq!(mean.digest, careful("mean").digest);
-    assert_ne!(mean.digest, careful("median").digest);
+fn the_protocols_learn_with_the_aggregator_of_the_spec() {
+    fn digests<P: Protocol + fl_core::settings::Settings + 'static>() {
+        let learn = |aggregator| {
+            let parts = vec![
+                part("model", Role::Trainer, "linear", "{}"),
+                part("aggregator", Role::Aggregator, aggregator, "{}"),
+            ];
+            six_clients(Arc::new(defaults::<P>()), parts, false)
+        };
+        let mean = learn("mean");
+        assert!(mean.metrics["accuracy"] > 0.9, "{:?}", mean.metrics);
+        assert_eq!(mean.digest, learn("mean").digest);
+        assert_ne!(mean.digest, learn("median").digest);
+    }
+    digests::<protocol::MyFedAvg>();
+    digests::<weighted::Careful>();
 }
 
 #[test]
