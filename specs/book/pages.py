@@ -1,7 +1,7 @@
 """The preprocessor of the book: makes one book of pages and code that stand where they belong.
 
 `SUMMARY.md` links to pages anywhere in the repository. This program gives each a place in the book,
-cuts the reference of specs into a page for each part, and turns links between pages into links
+adds the pages of a spec's fields below their index, and turns links between pages into links
 between chapters. A link to a file that is no chapter becomes the file's path.
 
 `pages.py check FOLDER` looks for broken links in the built book.
@@ -18,7 +18,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 SRC = "specs/book/src"
-SPLIT = "specs/README.md"
+FIELDS = "specs/book/fields"
 LINK = re.compile(r'(!?)\[((?:[^\[\]`]|`[^`]*`|\[[^\]]*\])*)\]\(([^)\s]+)\)|(<img src=")([^"]+)(")')
 FENCE = re.compile(r"^\s*```", re.M)
 
@@ -30,25 +30,19 @@ def place(page: str) -> str:
     return os.path.join(folder, "index.md" if name == "README.md" else name)
 
 
-def slug(heading: str) -> str:
-    """The anchor of a heading, as mdBook makes it."""
-    kept = re.sub(r"[^\w\- ]", "", heading.strip().lower())
-    return kept.replace(" ", "-")
-
-
 class Book:
     def __init__(self, items):
-        self.places, self.anchors = {}, {}
+        self.places = {}
         for chapter in self.chapters(items):
             source = os.path.normpath(os.path.join(SRC, chapter["path"]))
             chapter["source"] = source
             self.places[source] = place(source)
         for chapter in list(self.chapters(items)):
-            if chapter["source"] == SPLIT:
-                self.split(chapter)
+            if chapter["source"] == "specs/README.md":
+                self.add_fields(chapter)
         for chapter in list(self.chapters(items)):
             source = chapter.pop("source")
-            chapter["path"] = chapter.pop("at", None) or self.places[source]
+            chapter["path"] = self.places[source]
             chapter["content"] = self.page(chapter["content"], source, chapter["path"])
 
     def chapters(self, items):
@@ -57,29 +51,22 @@ class Book:
                 yield item["Chapter"]
                 yield from self.chapters(item["Chapter"]["sub_items"])
 
-    def split(self, chapter):
-        """Makes a chapter of each section of a long page."""
-        head, *parts = re.split(r"^(?=###? )", chapter["content"], flags=re.M)
-        chapter["content"], parents = head, [chapter]
-        for part in parts:
-            level, _, heading = part.partition("\n")[0].partition(" ")
-            depth = len(level) - 1
-            at = f"specs/{slug(heading)}.md"
-            self.anchors[slug(heading)] = at
-            parents = parents[:depth]
+    def add_fields(self, chapter):
+        """Makes a chapter of each page of fields."""
+        for number, page in enumerate(sorted((ROOT / FIELDS).glob("*.md")), 1):
+            source, content = f"{FIELDS}/{page.name}", page.read_text()
+            self.places[source] = f"fields/{page.name}"
             made = {
-                "name": heading.replace("`", "").strip(),
-                "content": re.sub(r"^#+", "#", part, count=1),
-                "number": [*(parents[-1]["number"] or []), len(parents[-1]["sub_items"]) + 1],
+                "name": content.partition("\n")[0].replace("`", "").strip("# "),
+                "content": content,
+                "number": [*(chapter["number"] or []), number],
                 "sub_items": [],
-                "path": at,
+                "path": source,
                 "source_path": None,
-                "parent_names": [parent["name"] for parent in parents],
-                "source": SPLIT,
-                "at": at,
+                "parent_names": [*chapter["parent_names"], chapter["name"]],
+                "source": source,
             }
-            parents[-1]["sub_items"].append({"Chapter": made})
-            parents.append(made)
+            chapter["sub_items"].append({"Chapter": made})
 
     def page(self, text, source, at):
         """A page with its links turned into the book's."""
@@ -100,9 +87,7 @@ class Book:
             return f"![{text}]({image})" if bang else f"{match[4]}{image}{match[6]}"
         if (ROOT / there).is_dir() and f"{there}/README.md" in self.places:
             there += "/README.md"
-        if there == SPLIT and anchor in self.anchors:
-            to, anchor = self.anchors[anchor], ""
-        elif there in self.places:
+        if there in self.places:
             to = self.places[there]
         elif (ROOT / there).exists():
             return text if there in text else f"{text} (`{there}`)"

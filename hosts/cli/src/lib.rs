@@ -266,9 +266,10 @@ enum Command {
         /// Print the schema of a file of cases instead: `specs/cases.schema.json`.
         #[arg(long, conflicts_with = "markdown")]
         cases: bool,
-        /// Print a page for people instead, with every field of a spec: `specs/README.md`.
-        #[arg(long)]
-        markdown: bool,
+        /// Print a page for people instead: the index of all fields of a spec (`specs/README.md`), or
+        /// the page of that name in `specs/book/fields/`.
+        #[arg(long, value_name = "PAGE", num_args = 0..=1, default_missing_value = "README")]
+        markdown: Option<String>,
     },
     /// Print a completion script for a shell.
     #[command(after_help = "Example:\n  fl completions bash > /etc/bash_completion.d/fl")]
@@ -484,8 +485,16 @@ fn dispatch(cli: Cli, command: &[String], more: &[&'static PartDecl]) -> Done {
             let input = input.as_ref().map(|input| &input.0[..]);
             show::inspect(&name, input, json, &catalogue)
         }
-        Command::Schema { markdown: true, .. } => {
-            print(catalogue.spec_page::<DataSpec>().trim_end())
+        Command::Schema {
+            markdown: Some(page),
+            ..
+        } => {
+            let pages = catalogue.spec_pages::<DataSpec>();
+            let known: Vec<&str> = pages.keys().map(String::as_str).collect();
+            let known = known.join(", ");
+            let unknown = || format!("no page is called `{page}`; known: {known}");
+            let text = anyhow::Context::with_context(pages.get(&page), unknown)?;
+            print(text.trim_end())
         }
         Command::Schema { study, cases, .. } => {
             let schema = match (study, cases) {

@@ -16,21 +16,49 @@ const SPEC: &str = "\
 # What a spec can say
 
 Made by `fl schema --markdown`; a test compares it with the program. `specs/schema.json` has the same for editors: a first line
-`# yaml-language-server: $schema=../schema.json` gives completion and hovers (the path is relative to the spec).
+`# yaml-language-server: $schema=../schema.json` gives completion and hovers (the path is relative to the spec). `fl inspect NAME`
+shows one part in a terminal.
 
 A name with a dot is a path, as `--set` takes it: `faults.on-nan` is `on-nan` in the mapping `faults`. `a: b` is a value in
 place of a mapping, and `[]` is each element of a list. A field with a default can be left out; `none` means that it has
 no value.
+
+* [Top level](book/fields/top-level.md): the name, the seed, budgets, faults, measurements and all else that no part has.
+* [`data`](book/fields/data.md): the data set, and each client's part of it.
+* [`stages`](book/fields/stages.md): methods that follow one another.
 ";
+
+const PROTOCOLS: &str = "
+## Protocols
+
+Under `protocol`, `use` names one of these; the other keys are its settings.
+
+";
+
+const SLOTS: &str = "
+## Parts
+
+`parts` has one key for each slot of the protocol. Its value is a mapping with `use`, the name of a part whose role and messages fit
+the slot, and that part's settings.
+
+A list of such mappings gives different parts to different clients: elements name their `clients` (`5`, `0-3`, or a list of
+such). At most one element does not; it serves all other clients.
+
+| role | parts |
+|---|---|
+";
+
+/// The pages of every field, from the root.
+const FIELDS: &str = "specs/book/fields/";
 
 const PARTS: &str = "\
 # Parts
 
 Made by `fl list --markdown`; a test holds it to the program. `fl inspect NAME` shows one part with its settings,
-[every field](../specs/README.md) has them all.
+[the pages of all fields](../specs/README.md) have them all.
 ";
 
-/// What stages are, on the page of a spec.
+/// What stages are, on their page.
 const STAGES: &str = "\
 Methods that follow one another in one run, in place of `protocol`. There is one journal, one ledger, one guarantee and one digest. A slot of `parts` that several
 stages have is one slot: its model, and the state of its part, go on from stage to stage. A later stage counts its rounds on, and its labels end with the stage:
@@ -45,44 +73,63 @@ stages:
 ";
 
 impl Catalogue {
-    /// Every field of a spec, in Markdown: the page that stands at `specs/README.md`.
-    pub fn spec_page<D: DataSection>(&self) -> String {
-        let mut out = SPEC.to_string();
+    /// Every field of a spec, in Markdown, by the names of pages: `README` stands at
+    /// `specs/README.md`, the others stand in `specs/book/fields/`.
+    pub fn spec_pages<D: DataSection>(&self) -> BTreeMap<String, String> {
+        let mut pages = BTreeMap::new();
+        let mut add = |name: &str, title: &str, text: &str| {
+            let page = format!("# {title}\n\n[All fields of a spec](../../README.md)\n\n{text}");
+            pages.insert(name.to_string(), page);
+        };
         let mut top = Top::fields();
         for field in &mut top {
-            if let name @ ("data" | "protocol" | "stages" | "parts") = &*field.name {
-                if name == "data" {
-                    field.doc = D::doc();
-                }
-                field.doc += &format!(" See [below](#{name}).");
-                field.accepts = ValueType::Map(ValueType::Any.into());
+            let page = match &*field.name {
+                "data" => "data.md",
+                "stages" => "stages.md",
+                "protocol" => "../../README.md#protocols",
+                "parts" => "../../README.md#parts",
+                _ => continue,
+            };
+            if page == "data.md" {
+                field.doc = D::doc();
             }
+            field.doc += &format!(" See [its page]({page}).");
+            field.accepts = ValueType::Map(ValueType::Any.into());
         }
-        out += "\n## Top level\n\n";
-        out += &fields(&top);
-        let _ = write!(
-            out,
-            "\n## `data`\n\n{}\n\n{}",
-            D::doc(),
-            fields(&D::fields())
-        );
-        out += "\n## `protocol`\n\n`use` names one of these; the other keys are its settings.\n";
-        for part in self.of_role(Role::Protocol) {
-            out += &section(part);
+        add("top-level", "Top level", &fields(&top));
+        let data = format!("{}\n\n{}", D::doc(), fields(&D::fields()));
+        add("data", "`data`", &data);
+        let stages = format!("{STAGES}{}", fields(&StageSection::fields()));
+        add("stages", "`stages`", &stages);
+        let mut index = format!("{SPEC}{PROTOCOLS}");
+        let links = |parts: &[&PartDecl]| {
+            let links = parts.iter().map(|part| link(part, "book/fields/"));
+            links.collect::<Vec<_>>().join(", ")
+        };
+        let protocols: Vec<_> = self.of_role(Role::Protocol).collect();
+        for part in &protocols {
+            add(&page(part), &heading(part), &section(part));
         }
-        out += "\n## `stages`\n\n";
-        out += STAGES;
-        out += &fields(&StageSection::fields());
-        out += "\n## `parts`\n\n";
-        out += "One key for each slot of the protocol. Its value is a mapping with `use`, the name of a part whose role and messages fit the \
-                slot, and that part's settings.\n\nA list of such mappings gives different parts to different clients: \
-                elements name their `clients` (`5`, `0-3`, or a list of such). At most one element does not; it serves all other clients.\n";
+        index += &format!("{}\n{SLOTS}", links(&protocols));
         for role in Role::ALL.into_iter().filter(|r| *r != Role::Protocol) {
-            for part in self.of_role(role) {
-                out += &section(part);
-            }
+            let parts: Vec<_> = self.of_role(role).collect();
+            let Some(first) = parts.first() else {
+                continue;
+            };
+            let texts = parts
+                .iter()
+                .map(|part| format!("## {}\n\n{}", heading(part), section(part)));
+            let title = capital(role.name());
+            add(&page(first), &title, &texts.collect::<Vec<_>>().join("\n"));
+            let _ = writeln!(
+                index,
+                "| [{title}](book/fields/{}.md) | {} |",
+                page(first),
+                links(&parts)
+            );
         }
-        out
+        pages.insert("README".into(), index);
+        pages
     }
 
     /// All parts by role and by paper, in Markdown: the page that stands at `plugins/PARTS.md`.
@@ -102,7 +149,7 @@ impl Catalogue {
             for part in parts {
                 let about = (part.describe)();
                 let cited = part.papers;
-                let link = format!("[`{}`](../specs/README.md#{})", part.name, anchor(part));
+                let link = link(part, &format!("../{FIELDS}"));
                 for paper in cited {
                     let entry = papers.entry(paper.to_string()).or_default();
                     entry.push(format!("{link} ({role})"));
@@ -133,10 +180,8 @@ fn section(part: &PartDecl) -> String {
         signature => format!("{}, `{signature}`", capital(&part.role.with_article())),
     };
     let mut out = format!(
-        "\n### {} `{}`\n\n{what}, from {}. {}\n\n",
-        capital(part.role.name()),
-        part.name,
-        origin(part, "../plugins/"),
+        "{what}, from {}. {}\n\n",
+        origin(part, "../../../plugins/"),
         about.doc
     );
     for alias in part.aliases {
@@ -189,9 +234,24 @@ fn origin(part: &PartDecl, plugins: &str) -> String {
     }
 }
 
-/// Where [`section`]'s heading is found from another page.
-fn anchor(part: &PartDecl) -> String {
-    format!("{}-{}", part.role.name().replace(' ', "-"), part.name)
+/// The heading of [`section`].
+fn heading(part: &PartDecl) -> String {
+    format!("{} `{}`", capital(part.role.name()), part.name)
+}
+
+/// The name of the page with a part's [`section`]: its own for a protocol, one for all of a role.
+fn page(part: &PartDecl) -> String {
+    let role = part.role.name().replace(' ', "-");
+    match part.role {
+        Role::Protocol => format!("{role}-{}", part.name),
+        _ => role,
+    }
+}
+
+/// A link to a part's [`section`], from where the folder of pages is `folder`.
+fn link(part: &PartDecl, folder: &str) -> String {
+    let anchor = format!("{}-{}", part.role.name().replace(' ', "-"), part.name);
+    format!("[`{}`]({folder}{}.md#{anchor})", part.name, page(part))
 }
 
 fn capital(text: &str) -> String {

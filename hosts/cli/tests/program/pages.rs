@@ -108,16 +108,19 @@ fn links_lead_to_what_is_there() {
 }
 
 /// Pages that the program writes from doc comments.
-const GENERATED: [&str; 3] = ["specs/README.md", "plugins/PARTS.md", "fl-core/MESSAGES.md"];
+const GENERATED: [&str; 4] = [
+    "specs/README.md",
+    "specs/book/fields",
+    "plugins/PARTS.md",
+    "fl-core/MESSAGES.md",
+];
 
 #[test]
 fn lines_keep_to_a_hundred_columns() {
     let mut wide = Vec::new();
     for page in all(".md") {
-        if GENERATED
-            .iter()
-            .any(|generated| page == Path::new(generated))
-        {
+        let mut generated = GENERATED.iter();
+        if generated.any(|generated| page.starts_with(generated)) {
             continue;
         }
         let (text, mut table) = (read(&page), false);

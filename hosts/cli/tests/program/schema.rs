@@ -3,6 +3,7 @@
 
 use crate::common::{out, root, specs};
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::fs;
 
 /// Files that the program writes, and the commands that print them.
@@ -17,8 +18,22 @@ const MADE: [(&str, &[&str]); 5] = [
 #[test]
 fn exact_the_committed_schema_and_pages_are_current() {
     let mut stale = Vec::new();
-    for (file, command) in MADE {
-        let (path, now) = (root().join(file), out(&root(), command));
+    let made = MADE.map(|(file, command)| (file.to_string(), command.to_vec()));
+    let index = out(&root(), &["schema", "--markdown"]);
+    let names = index.split("](book/fields/").skip(1);
+    let names: BTreeSet<&str> = names.filter_map(|t| t.split(".md").next()).collect();
+    assert!(names.len() > 10, "{names:?}");
+    let files = fs::read_dir(root().join(FIELDS)).unwrap();
+    for file in files.map(|file| file.unwrap().path()) {
+        let name = file.file_stem().unwrap().to_string_lossy().into_owned();
+        assert!(names.contains(&*name), "no page is {}", file.display());
+    }
+    let pages = names.iter().map(|name| {
+        let command = vec!["schema", "--markdown", *name];
+        (format!("{FIELDS}/{name}.md"), command)
+    });
+    for (file, command) in made.into_iter().chain(pages) {
+        let (path, now) = (root().join(&file), out(&root(), &command));
         if std::env::var_os("FL_UPDATE").is_some() {
             fs::write(&path, &now).unwrap();
         }
@@ -35,6 +50,9 @@ fn exact_the_committed_schema_and_pages_are_current() {
         stale.join("; ")
     );
 }
+
+/// The pages that the index of fields links to, each of `fl schema --markdown NAME`.
+const FIELDS: &str = "specs/book/fields";
 
 /// Every part that is linked cites its papers so that the index finds them, or is in this list.
 #[test]
