@@ -21,9 +21,9 @@ settings! {
         least_epochs: Option<usize> = None, in 1..=100_000;
         /// Start every round's training with a fresh optimiser.
         fresh: bool = true;
-        /// With `parts.attack`: number of trainings of an attacker from the same parameters, each
-        /// on a random half of its examples. They estimate how much honest answers differ. 1: one
-        /// training, on all of them.
+        /// With `parts.attack`: number of times that an attacker trains from the same parameters,
+        /// each time on a random half of its examples. The attack estimates by these models how
+        /// much the answers of honest clients differ. At 1 it trains once, on all its examples.
         attacker_trainings: usize = 1, in 1..=1000;
         /// DP-SGD, with `parts.example-privacy`: how each of `local.steps` steps draws examples.
         sampling: Option<Sampling> = None;
