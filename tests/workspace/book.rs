@@ -135,7 +135,7 @@ mod protocol {
     // ANCHOR: protocol-test
     #[test]
     fn exact_slots_and_exchanges() {
-        let protocol: MyFedAvg = fl_core::settings::defaults();
+        let protocol: &dyn Protocol = &fl_core::settings::defaults::<MyFedAvg>();
         let slots: Vec<_> = protocol.slots().iter().map(|slot| slot.name).collect();
         assert_eq!(slots[..4], ["model", "cohort", "privacy", "aggregator"]);
         let train = &protocol.exchanges()[0];
@@ -483,7 +483,7 @@ fn six_clients(protocol: Arc<dyn Protocol>, parts: Vec<SlotAssignment>, wire: bo
 
 #[test]
 fn the_protocols_learn_with_the_aggregator_of_the_spec() {
-    fn digests<P: Protocol + fl_core::settings::Settings + 'static>() {
+    fn digests<P: Protocol + fl_core::settings::Setting + 'static>() {
         let learn = |aggregator| {
             let parts = vec![
                 part("model", Role::Trainer, "linear", "{}"),
