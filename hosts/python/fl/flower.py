@@ -13,7 +13,7 @@ import os
 import shlex
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +56,14 @@ LOST = {
 }
 
 
+#: What plain clients are sent beside parameters, in every round or in each.
+Config = Mapping[str, Any] | Callable[[int], Mapping[str, Any] | None]
+
+
+def _in_round(config: Config | None, round: int) -> Mapping[str, Any] | None:
+    return config(round) if callable(config) else config
+
+
 def _pack(head: bytes, array: Array) -> RecordDict:
     # the body is an object of its own, so that the SuperLink holds one to all clients once
     return RecordDict({"head": ConfigRecord({"head": head}), "body": ArrayRecord({"body": array})})
@@ -82,9 +90,11 @@ class _Job:
 class _Courier:
     """Carries a run's packets over a grid."""
 
-    def __init__(self, grid: Grid, wait: float, deadline: float | None, plain: Sequence[int] = (), config: Mapping[str, Any] | None = None):
+    def __init__(
+        self, grid: Grid, wait: float, deadline: float | None, plain: Sequence[int] = (), config: Config | None = None, evaluate: Config | None = None
+    ):
         self.grid, self.wait, self.deadline = grid, wait, deadline
-        self.plain, self.config, self.round = plain, dict(config or {}), 0
+        self.plain, self.config, self.evaluate = plain, config, evaluate
         self.nodes: dict[int, int] = {}  # of clients
         self.asked: set[int] = set()  # nodes that have said who they are
         self.settled: set[int] = set()  # nodes with an app that knows nothing of fl
@@ -93,7 +103,8 @@ class _Courier:
         self.done: list[tuple[int, tuple[bytes, bytes] | None, str]] = []
         self.last: tuple[bytes, Array] | None = None
         self.looked: float | None = None
-        self.lent: tuple[bytes, ArrayRecord] | None = None  # to plain clients
+        #: What plain clients are sent: arrays of these parameters, and the configurations of the round.
+        self.lent: tuple[bytes, ArrayRecord, ConfigRecord, ConfigRecord | None] | None = None
 
     def send(self, client: int, head: bytes, body: bytes) -> None:
         if client in self.plain:
@@ -107,7 +118,8 @@ class _Courier:
         self.new.append(_Job(client, "query.fl", _pack(head, self.last[1]), len(head) + len(body), _unpack))
 
     def send_plain(self, client: int, head: bytes, body: bytes) -> None:
-        """A request as Flower's FedAvg would make it. Only a training is one; the rest is answered here."""
+        """A request as Flower's FedAvg would make it. Only a training is one, before which the client may evaluate what it is to train;
+        the rest is answered here."""
         request = plain_client.read(head, body)
         match request.want:
             case plain_client.HELLO:
@@ -116,14 +128,24 @@ class _Courier:
                 self.done.append((client, (plain_client.forgotten(request, head), b""), ""))
             case plain_client.ANSWER if request.label == plain_client.TRAIN:
                 if self.lent is None or self.lent[0] is not body:
-                    arrays = {name: Array(np.array(value)) for name, value in plain_client.parameters(body).items()}
-                    # who is asked each round says which it is, after a stop too
-                    self.lent, self.round = (body, ArrayRecord(arrays)), max(self.round + 1, request.number)
-                content = RecordDict({"arrays": self.lent[1], "config": ConfigRecord({"server-round": self.round, **self.config})})
-                read = lambda reply, sent={*self.lent[1]}: _plain_reply(request, head, sent, reply)  # noqa: E731
-                self.new.append(_Job(client, "train", content, len(body), read))
+                    self.lent = body, *self.of_round(body, request.round)
+                _, arrays, config, evaluate = self.lent
+                train = lambda found={}, notes=(): _Job(  # noqa: E731
+                    client, "train", RecordDict({"arrays": arrays, "config": config}), len(body), lambda reply: _trained(request, head, {*arrays}, reply, found, notes)
+                )
+                if evaluate is None:
+                    self.new.append(train())
+                    return
+                content = RecordDict({"arrays": arrays, "config": evaluate})
+                self.new.append(_Job(client, "evaluate", content, len(body), lambda reply: train(*_evaluated(reply))))
             case _:
                 raise plain_client.Wrong(f"a plain client of Flower trains parameters, and is asked for something else{f' ({request.label})' if request.label else ''}")
+
+    def of_round(self, body: bytes, round: int) -> tuple[ArrayRecord, ConfigRecord, ConfigRecord | None]:
+        arrays = ArrayRecord({name: Array(np.array(value)) for name, value in plain_client.parameters(body).items()})
+        made = lambda config: ConfigRecord({"server-round": round, **config})  # noqa: E731
+        evaluate = _in_round(self.evaluate, round)
+        return arrays, made(_in_round(self.config, round) or {}), None if evaluate is None else made(evaluate)
 
     def receive(self):
         pause = SOON
@@ -240,7 +262,10 @@ class _Courier:
                     self.fail(job, str(why))
                     continue
                 self.close(job)
-                self.done.append((job.client, said, ""))
+                if isinstance(said, _Job):
+                    self.new.append(said)
+                else:
+                    self.done.append((job.client, said, ""))
                 continue
             why = f"Flower: {reply.error.reason} (code {reply.error.code})"
             if reply.error.code not in LOST:
@@ -270,25 +295,38 @@ class _Courier:
         job.ids.clear()
 
 
-def _plain_reply(request: plain_client.Request, head: bytes, names: set[str], content: RecordDict) -> tuple[bytes, bytes]:
-    """The reply of a plain client, which was sent parameters of these names, as that of a client of fl."""
+def _metrics(content: RecordDict) -> dict[str, Any]:
+    return {name: value for record in content.metric_records.values() for name, value in record.items()}
+
+
+def _evaluated(content: RecordDict) -> tuple[dict[str, float], list[str]]:
+    """What a plain client measured of the parameters that it is to train."""
+    if not content.metric_records:
+        raise plain_client.Wrong("its reply to `evaluate` has no MetricRecord")
+    return plain_client.numbers(_metrics(content), "evaluate")
+
+
+def _trained(
+    request: plain_client.Request, head: bytes, names: set[str], content: RecordDict, found: Mapping[str, float], notes: Sequence[str]
+) -> tuple[bytes, bytes]:
+    """The reply of a plain client, which was sent parameters of these names and has measured this, as that of a client of fl."""
     records = list(content.array_records.values())
     if len(records) != 1:
         raise plain_client.Wrong(f"its reply has {len(records)} ArrayRecords, and one with the parameters is due")
     arrays = {name: array.numpy() for name, array in records[0].items()}
     # counters of a network (`num_batches_tracked`) are no parameters, and were not sent
     sent = {name: array for name, array in arrays.items() if name in names or array.dtype.kind == "f"}
-    said: dict[str, Any] = {}
-    for record in content.metric_records.values():
-        said |= record
-    samples, loss = said.get("num-examples"), said.get("train_loss", said.get("train-loss"))
+    said = _metrics(content)
+    samples, loss = said.pop("num-examples", None), said.pop("train_loss", said.pop("train-loss", None))
     if samples is not None and not (float(samples).is_integer() and 0 <= samples < 2**63):
         raise plain_client.Wrong(f"`num-examples` must be a whole number of examples, got {samples!r}")
     try:
         body = plain_client.message(sent)
     except (ValueError, TypeError) as error:
         raise plain_client.Wrong(f"its parameters are not arrays of numbers: {error}") from None
-    return plain_client.answer(request, head, body, None if samples is None else int(samples), loss), body
+    own, more = plain_client.numbers(said, "train")
+    measures = {**found, **own} | ({} if loss is None else {"training-loss": float(loss)})
+    return plain_client.answer(request, head, body, None if samples is None else int(samples), loss, measures, [*notes, *more]), body
 
 
 def _overrides(config) -> list[str]:
@@ -296,13 +334,20 @@ def _overrides(config) -> list[str]:
     return shlex.split(str(config.get("set", "")))
 
 
-def server_app(spec, *, data_dir=None, plain: Sequence[int] | None = None, train_config: Mapping[str, Any] | None = None) -> ServerApp:
+def server_app(
+    spec, *, data_dir=None, plain: Sequence[int] | None = None, train_config: Config | None = None, evaluate_config: Config | None = None
+) -> ServerApp:
     """The server's side of a spec as a Flower ServerApp.
 
     `plain` names clients of the spec that are plain ones of Flower: any ClientApp that has `@app.train()`, alone or given to
     `client_app`. Such a client gets the parameters of `fedavg` as an ArrayRecord, with `train_config` and `server-round` in a ConfigRecord, and gives an
     ArrayRecord with the same names and a MetricRecord with `num-examples`. None of fl's guarantees is about it, so a spec with a
     privacy mechanism, an accountant or anything else that clients would have to do is refused.
+
+    `train_config` is a mapping, or a function from the number of the round (from 1) to one. With `evaluate_config`, which is the same,
+    each plain client evaluates the parameters that it gets before it trains them, by its `@app.evaluate()`; a function that gives `None`
+    for a round asks for none in it. Numbers in the MetricRecords are measurements of the client: `train_loss` is `training-loss`, and others are
+    `plain.train.NAME` and `plain.evaluate.NAME`.
 
     The run's configuration (`flwr run --run-config`) may say: `set`, values to change, such as `"seed=3 protocol.rounds=20"`, quoted as in a
     shell where there are spaces in one; `out`, the run folder; `resume`, the folder of a run that was stopped; `stop-after`, so many steps; `deadline`, the seconds after which a client
@@ -317,7 +362,7 @@ def server_app(spec, *, data_dir=None, plain: Sequence[int] | None = None, train
         resolved = check(Path(resume) / "spec.yaml" if resume else spec, set)
         own = resolved["data"].get("split") == "own"
         strangers = plain_client.check(resolved, plain) if plain else ()
-        courier = _Courier(grid, float(config.get("wait") or 300), float(config.get("deadline") or 0) or None, strangers, train_config)
+        courier = _Courier(grid, float(config.get("wait") or 300), float(config.get("deadline") or 0) or None, strangers, train_config, evaluate_config)
         step = lambda s: print(f"fl: {s['step']}" + (f" of {s['of']}" if s["of"] else ""), flush=True)  # noqa: E731
         results = lead(
             None if resume else spec,

@@ -176,6 +176,7 @@ def test_exact_the_page_from_an_app_to_a_spec(tmp_path):
     first, second, third, here = (fl.open(folder / name) for name in ("first", "second", "third", "here"))
     for run in (first, second):
         assert run.metrics["accuracy"] > 0.5 and any("plain client of Flower" in note for note in run.notes)
+        assert 0.3 < run.metrics["plain.evaluate.eval_acc"] <= 1 and run.metrics["training-loss"] > 0
     assert third.digest == here.digest and not any("plain client" in note for note in third.notes)
 
 
@@ -272,12 +273,13 @@ ROUNDS = {
 }
 
 
-def mixed(spec=ROUNDS, app=None, plain=(3, 4), **more):
+def mixed(spec=ROUNDS, app=None, plain=(3, 4), config={"lr": 0.1}, evaluate=None, **more):
     from fl import flower, remote
 
-    spec = fl.check(spec)
-    grid = Mixed(spec, app or plain_app())
-    courier = flower._Courier(grid, 5, None, flower.plain_client.check(spec, plain), {"lr": 0.1})
+    resume = more.get("resume")
+    spec = None if resume else fl.check(spec)
+    grid = Mixed(fl.check(ROUNDS) if resume else spec, app or plain_app())
+    courier = flower._Courier(grid, 5, None, plain if resume else flower.plain_client.check(spec, plain), config, evaluate)
     return grid, remote.lead(spec, courier, window=8, quiet=True, **more)
 
 
@@ -320,6 +322,62 @@ def test_exact_a_run_with_plain_clients_goes_on(identity):
     spec = fl.check(ROUNDS)
     courier = flower._Courier(Mixed(spec, plain_app()), 5, None, (3, 4), {"lr": 0.1})
     assert remote.lead(None, courier, window=8, quiet=True, resume="stopped").digest == whole.digest
+
+
+def measuring_app(seen, said={}):
+    """A plain app that also evaluates, and measures more."""
+    from flwr.app import Message, MetricRecord, RecordDict
+
+    app = plain_app(lambda arrays, n: {"arrays": arrays, "metrics": {"num-examples": n, "train_loss": 0.25, "steps": 3, **said}})
+
+    @app.evaluate()
+    def evaluate(message, context):
+        config, weight = message.content["config"], message.content["arrays"]["weight"].numpy()
+        seen.append((context.node_id, config["server-round"], config["rows"], weight.copy()))
+        return Message(RecordDict({"metrics": MetricRecord({"eval_acc": float(np.abs(weight).sum()), "num-examples": 7})}), reply_to=message)
+
+    return app
+
+
+def test_configurations_of_rounds_evaluations_and_metrics_of_plain_clients(identity):
+    trains, evals, seen = [], [], []
+
+    def config(round):
+        trains.append(round)
+        return {"lr": 0.1, "half": round > 1}
+
+    def evaluate(round):
+        evals.append(round)
+        return None if round == 2 else {"rows": 10 * round}
+
+    grid, results = mixed(app=measuring_app(seen), config=config, evaluate=evaluate)
+    assert trains == evals == [1, 2, 3], "once for all clients of a round"
+    assert sorted(one[:3] for one in seen) == [(7, 1, 10), (7, 3, 30), (103, 1, 10), (103, 3, 30)]
+    kinds = [kind for node, kind in grid.types if node == 103 and kind in ("train", "evaluate")]
+    assert kinds == ["evaluate", "train", "train", "evaluate", "train"]
+    # both evaluate the server's parameters of the round before
+    first, last = ([weight for _, round, _, weight in seen if round == k] for k in (1, 3))
+    assert np.array_equal(*first) and np.array_equal(*last) and not np.array_equal(first[0], last[0])
+    assert results.metrics["plain.evaluate.eval_acc"] == pytest.approx(float(np.abs(last[0]).sum()), rel=1e-6)
+    assert results.metrics["plain.evaluate.num-examples"] == 7 and results.metrics["plain.train.steps"] == 3
+    losses = [row for row in results.rows if row["name"] == "training-loss"][-1]
+    assert dict(zip(losses["clients"], losses["each"]))[3] == 0.25, losses
+    assert "plain.evaluate.eval_acc" in (results.folder / "report.html").read_text()
+    # the rest of the run does not depend on who measures
+    assert results.metrics["accuracy"] == mixed()[1].metrics["accuracy"]
+    # a stopped run goes on in the round in which it was
+    seen.clear(), trains.clear()
+    _, stopped = mixed(app=measuring_app(seen), config=config, evaluate=evaluate, stop_after=2, out="half")
+    assert stopped.stopped
+    _, again = mixed(app=measuring_app(seen), config=config, evaluate=evaluate, resume="half")
+    assert again.digest == results.digest and trains == [1, 2, 3]
+
+
+def test_metrics_of_plain_clients_that_are_no_numbers_are_named(identity):
+    _, results = mixed(app=measuring_app([], {"each": [1.0, 2.0]}), evaluate={"rows": 1})
+    assert any("lists among the metrics of its `train` are left out: each" in note for note in results.notes)
+    with pytest.raises(fl.RunError, match="client 3(.|\n)*evaluate"):
+        mixed(evaluate={})  # this app has no `@app.evaluate()`
 
 
 def test_a_plain_client_that_replies_something_else_is_named(identity):

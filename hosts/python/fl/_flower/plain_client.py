@@ -82,6 +82,7 @@ class Request:
     number: int
     want: int
     label: str = ""
+    round: int = 0
     needs_samples: bool = False
     needs_loss: bool = False
 
@@ -100,7 +101,7 @@ def read(head: bytes, body: bytes) -> Request:
     request = Request(id + _number(life) + spec, client, number, reader.number())
     if request.want == ANSWER:
         request.label = reader.text()
-        reader.number()  # the round, which the client's app is told in its own way
+        request.round = reader.number()
         samples, classes, loss, _ = reader.take(4)
         request.needs_samples, request.needs_loss = bool(samples), bool(loss)
         if classes:
@@ -124,8 +125,18 @@ def forgotten(request: Request, head: bytes) -> bytes:
     return _reply(request, head, bytes([FORGOTTEN]))
 
 
-def answer(request: Request, head: bytes, body: bytes, samples: int | None, loss: float | None) -> bytes:
-    """The head of the answer to a training, which this message follows."""
+def numbers(record: Mapping[str, Any], what: str) -> tuple[dict[str, float], list[str]]:
+    """What a client measured, by names for results, and what to say of the rest."""
+    found = {name: value for name, value in record.items() if isinstance(value, (int, float))}
+    lists = [name for name in record if name not in found]
+    notes = [f"lists among the metrics of its `{what}` are left out: {', '.join(lists)}"] if lists else []
+    return {f"plain.{what}.{name}": float(value) for name, value in found.items()}, notes
+
+
+def answer(
+    request: Request, head: bytes, body: bytes, samples: int | None, loss: float | None, measures: Mapping[str, float] = {}, notes: Sequence[str] = ()
+) -> bytes:
+    """The head of the answer to a training, which this message follows, with what the client measured and what a user should know."""
     if request.needs_samples and samples is None:
         raise Wrong("its reply has no `num-examples` in a MetricRecord, and the aggregator weighs clients by it")
     if request.needs_loss and loss is None:
@@ -134,8 +145,10 @@ def answer(request: Request, head: bytes, body: bytes, samples: int | None, loss
     said += b"\1" + _number(samples or 0) if request.needs_samples else b"\0"
     said += b"\0"  # examples by class
     said += b"\1" + struct.pack("<f", loss) if request.needs_loss else b"\0"
-    # what it spent, notes, measures; whether it has a lasting state
-    said += b"\0" + (_number(1) + _text(NOTE) if request.number == 1 else b"\0") + b"\0\0"
+    notes = [*([NOTE] if request.number == 1 else []), *notes]
+    said += b"\0" + _number(len(notes)) + b"".join(map(_text, notes))  # it spent nothing
+    said += _number(len(measures)) + b"".join(_text(name) + struct.pack("<d", value) for name, value in measures.items())
+    said += b"\0"  # it has no lasting state
     return _reply(request, head, said, body)
 
 
