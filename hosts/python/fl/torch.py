@@ -45,6 +45,7 @@ from ._parts.classes import settings_by_keyword
 from ._parts.range import between
 from ._torch.devices import _CARDS, _ONE, _drawing, _repeatable, _size
 from ._torch.joint_steps import _TOGETHER, _called, _scores
+from ._torch.single_slopes import _dense, _single_slopes
 
 _DEVICE = re.compile(r"cpu|mps|cuda(:\d+)?")
 _COMPUTE = ("fit", "predict", "features", "gradient", "clipped_gradients", "descend", "vjp")
@@ -546,12 +547,9 @@ class Trainer:
         with _ONE, _CARDS.use(self):
             inputs, wanted = self._inputs(x), self._target(target, how)
             self._model.eval()
-            named = {name: p for name, p in self._model.named_parameters() if p.requires_grad}
             sums = {name: torch.zeros(value.shape, dtype=torch.float64, device=value.device) for name, value in self._travelling().items()}
-            for at in range(len(x)):
-                loss = self.loss(self._scores(inputs[at : at + 1].clone()), wanted[at : at + 1].clone(), how)
-                slopes = torch.autograd.grad(loss, list(named.values()), allow_unused=True)
-                found = {name: _dense(slope).double() for name, slope in zip(named, slopes) if slope is not None and name in sums}
+            for slopes in _single_slopes(self, inputs, wanted, how):
+                found = {name: slope.double() for name, slope in slopes.items() if name in sums}
                 norm = math.sqrt(sum(slope.square().sum().item() for slope in found.values()))
                 if not math.isfinite(norm):
                     continue
@@ -765,11 +763,6 @@ class Trainer:
         if set(taken) != set(own) or any(isinstance(own[n], torch.Tensor) and own[n].shape != taken[n].shape for n in own):
             raise wrong
         self._model.load_state_dict({name: taken[first] for name, first in names.items()})
-
-
-def _dense(slope: Any) -> Any:
-    """A gradient with all its rows: that of `nn.Embedding(sparse=True)` has those of a batch."""
-    return slope.to_dense() if slope is not None and slope.is_sparse else slope
 
 
 def _numpy(tensor: torch.Tensor) -> np.ndarray:

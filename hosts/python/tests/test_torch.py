@@ -542,6 +542,50 @@ def test_exact_sums_of_clipped_gradients_are_those_of_single_examples():
     assert all(np.array_equal(value, fewer[name]) for name, value in part.clipped_gradients(x, y, how, clip).items())
 
 
+@fl.trainer("torch-convolutions-of-examples")
+class Convolutions(fl.torch.Trainer):
+    """Two convolutions and a dropout, which DP-SGD leaves out."""
+
+    def net(self):
+        layers = nn.Unflatten(1, (1, 6)), nn.Conv1d(1, 4, 3), nn.ReLU(), nn.Conv1d(4, 4, 2), nn.Flatten(), nn.Dropout(), nn.LazyLinear(self.task.outputs)
+        return nn.Sequential(*layers)
+
+
+@fl.trainer("torch-branches-of-examples")
+class Branches(Convolutions):
+    """Looks at a number in its forward pass, which `torch.func.vmap` cannot."""
+
+    def net(self):
+        class Branch(nn.Module):
+            def forward(self, x):
+                return x * 2 if x.sum() > 0 else x
+
+        return nn.Sequential(Branch(), super().net())
+
+
+def test_exact_single_gradients_do_not_depend_on_their_company():
+    from fl._parts.arguments import Pass
+    from fl._torch import single_slopes
+
+    draws, how = np.random.default_rng(1), Pass("classes", "cross-entropy")
+    x, y = draws.normal(size=(40, 6)).astype("float32"), draws.integers(3, size=40).astype("uint32")
+    single_slopes._ALIKE.clear()
+    for use, together in ((Convolutions, True), (Branches, False)):
+        part = nets(1, of=use)[0]
+        find = lambda x, y, part=part: [  # noqa: E731
+            {name: slope.detach().numpy() for name, slope in one.items()}
+            for one in single_slopes._single_slopes(part._model.eval() and part, torch.from_numpy(x), torch.from_numpy(y.astype("int64")), how)
+        ]
+        all = find(x, y)
+        assert single_slopes._ALIKE[next(key for key in single_slopes._ALIKE if key[0] is type(part))] is together
+        for at in range(40):
+            [alone] = find(x[at : at + 1], y[at : at + 1])
+            assert all[at].keys() == alone.keys() and [np.array_equal(all[at][name], value) for name, value in alone.items()] == [True] * len(alone)
+            plain = part.gradient(x[at : at + 1], y[at : at + 1], how)
+            for name, value in plain.items():
+                np.testing.assert_allclose(alone[name], value, rtol=1e-4, atol=1e-6)
+
+
 def test_exact_dp_sgd_trains_a_network_in_every_way_at_the_price_of_a_linked_one():
     use = {"parts.model": {"use": "torch-of-examples", "lr": 0.5}}
     linked = fl.run(QUICK / "dp-sgd.yaml", quiet=True)
