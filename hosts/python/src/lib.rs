@@ -35,6 +35,15 @@ fn catalogue() -> anyhow::Result<Catalogue> {
     Catalogue::new([fl_core::linked_parts(), parts::of_session()].concat())
 }
 
+/// These, and the parts of `plugins`, as a spec has them, as JSON.
+fn catalogue_with(plugins: &str) -> anyhow::Result<Catalogue> {
+    // what a document cannot read, it leaves out
+    fl_core::settings::read_yaml::<Vec<fl_registry::Plugin>>(plugins)?;
+    let spec = format!("{{plugins: {plugins}}}");
+    let spec = Document::parse("plugins", spec.as_bytes());
+    Ok(catalogue()?.with_plugins(&spec)?)
+}
+
 /// What went wrong: of what kind it is, its text, and every mistake as JSON.
 type Wrong = (&'static str, String, String);
 

@@ -1,21 +1,22 @@
 //! One part on arrays: `fl.make`.
 
 use crate::buffer::Buffer;
+use crate::marshal::Array;
 use crate::parts::find;
 use crate::speed::Threads;
 use anyhow::{Result, bail, ensure};
 use fl_cases::{Part, SLOT, aggregated, released};
-use fl_core::message::{self, Erased, Message, MessageType, Params};
+use fl_core::message::{
+    self, Dtype, Erased, Message, MessageType, Params, Tensor, TensorMap, View,
+};
 use fl_core::privacy::NoiseSource;
 use fl_core::{
     BuildContext, Candidate, ClientMessage, Cohort, LogEvent, PartDecl, Parts, Pool as _,
     PrivacyEvent, Role, Round, SlotAssignment, Stream, Task, TaskKind,
 };
-use ndarray::{ArrayD, IxDyn};
-use pyo3::buffer::PyBuffer;
+use fl_registry::Catalogue;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// A part, its state, and how often it was called.
@@ -28,12 +29,14 @@ struct State {
 #[pyclass(frozen)]
 pub struct MadePart {
     state: Mutex<State>,
+    /// What it takes, if it takes messages.
+    on: Option<&'static MessageType>,
     stream: Stream,
     noise: NoiseSource,
     exec: Arc<Threads>,
 }
 
-/// Named arrays of 32-bit floats.
+/// The named arrays of a message.
 type Arrays<'py> = Vec<(String, Bound<'py, PyAny>)>;
 
 /// Sender, weight, examples per class, training loss, arrays.
@@ -42,35 +45,48 @@ type Sent<'py> = (u32, f64, Option<Vec<u32>>, Option<f32>, Arrays<'py>);
 /// Arrays, what was noted, and what was measured.
 type Answer = (Vec<(String, Buffer)>, Vec<String>, Vec<(String, f64)>);
 
-fn params(py: Python<'_>, arrays: &Arrays<'_>) -> PyResult<Params> {
+/// A message of these arrays, whose numbers are copied once.
+fn message(of: &'static MessageType, arrays: &Arrays<'_>) -> PyResult<Erased> {
     let tensor = |(name, array): &(String, Bound<'_, PyAny>)| {
-        let of = PyBuffer::<f32>::get(array)?;
-        let numbers = ArrayD::from_shape_vec(IxDyn(of.shape()), of.to_vec(py)?);
-        let numbers = numbers.map_err(|error| PyValueError::new_err(error.to_string()))?;
+        let array = Array::of(name.clone(), array)?;
+        let mut columns = of.columns.iter();
+        let column = columns.find(|c| c.name == name || c.name == "*");
+        let numbers = match (array.named().1, column.map(|c| c.dtype)) {
+            (View::F64(a), Some(Dtype::F32)) => Tensor::F32(a.mapv(|x| x as f32)),
+            (view, _) => view.to_tensor(),
+        };
         Ok((name.clone(), numbers))
     };
-    let tensors: PyResult<BTreeMap<_, _>> = arrays.iter().map(tensor).collect();
-    Ok(Params(tensors?))
+    let tensors: PyResult<Vec<_>> = arrays.iter().map(tensor).collect();
+    let made = of.from_tensors(TensorMap::new(tensors?));
+    made.map_err(|error| failed(&error))
 }
 
-fn given_back(params: Params) -> Vec<(String, Buffer)> {
-    let tensor = |(name, value): (String, ArrayD<f32>)| {
-        let shape = value.shape().to_vec();
-        let numbers = match value.is_standard_layout() {
-            true => value.into_raw_vec_and_offset().0,
-            false => value.iter().copied().collect(),
-        };
-        (name, Buffer::owner(&shape, numbers))
+fn given_back(message: Erased) -> Result<Vec<(String, Buffer)>> {
+    if message.kind() == Params::KIND {
+        let owned = message.take::<Params>()?.0.into_iter();
+        return Ok(owned
+            .map(|(name, numbers)| (name, Buffer::owning(Tensor::F32(numbers))))
+            .collect());
+    }
+    let copy = |(name, view): (std::borrow::Cow<'_, str>, View<'_>)| {
+        (name.into_owned(), Buffer::owning(view.to_tensor()))
     };
-    params.0.into_iter().map(tensor).collect()
+    Ok(message.content().into_iter().map(copy).collect())
 }
 
 fn failed(error: &anyhow::Error) -> PyErr {
     PyValueError::new_err(format!("{error:#}"))
 }
 
-fn made(part: &str, settings: &str, seed: u64, threads: usize) -> Result<MadePart> {
-    let (decl, settings) = find(part, settings)?;
+fn made(
+    all: &Catalogue,
+    part: &str,
+    settings: &str,
+    seed: u64,
+    threads: usize,
+) -> Result<MadePart> {
+    let (decl, settings) = find(all, part, settings)?;
     ensure!(
         !matches!(decl.role, Role::Trainer | Role::Generator | Role::Protocol),
         "{} does not stand alone; aggregators, attacks, mechanisms, selectors of clients and accountants do",
@@ -91,34 +107,26 @@ fn made(part: &str, settings: &str, seed: u64, threads: usize) -> Result<MadePar
         settings,
     }]);
     let made = Part::make(&parts, decl.role, &context)?;
-    let on = |of: &'static MessageType| {
-        ensure!(
-            of.kind == Params::KIND,
-            "`{}` takes {}, and only parts on params take arrays",
-            decl.name,
-            of.kind
-        );
-        Ok(())
-    };
-    match &made {
-        Part::Aggregator(part) => {
-            on(part.input())?;
-            on(part.output())?;
+    let on = match &made {
+        Part::Aggregator(part) => Some(part.input()),
+        Part::Mechanism(part) => Some(part.on()),
+        Part::Selector(part) => {
+            ensure!(
+                part.pool() == fl_core::Roster::NAME,
+                "`{}` selects {}, and only selectors of clients stand alone",
+                decl.name,
+                part.pool()
+            );
+            None
         }
-        Part::Mechanism(part) => on(part.on())?,
-        Part::Selector(part) => ensure!(
-            part.pool() == fl_core::Roster::NAME,
-            "`{}` selects {}, and only selectors of clients stand alone",
-            decl.name,
-            part.pool()
-        ),
-        _ => {}
-    }
+        _ => None,
+    };
     Ok(MadePart {
         state: Mutex::new(State {
             part: made,
             rounds: 0,
         }),
+        on,
         stream,
         noise: NoiseSource::Seeded,
         exec: Arc::new(Threads(threads)),
@@ -138,7 +146,14 @@ impl MadePart {
         Ok((answer, round))
     }
 
-    fn answer(params: Params, round: &Round) -> Answer {
+    fn message(&self, arrays: &Arrays<'_>) -> PyResult<Erased> {
+        let of = self
+            .on
+            .ok_or_else(|| PyValueError::new_err("it takes no messages"))?;
+        message(of, arrays)
+    }
+
+    fn answer(message: Erased, round: &Round) -> PyResult<Answer> {
         let (mut notes, mut numbers) = (Vec::new(), Vec::new());
         for said in round.take_log() {
             match said {
@@ -146,16 +161,19 @@ impl MadePart {
                 LogEvent::Number(name, value) => numbers.push((name, value)),
             }
         }
-        (given_back(params), notes, numbers)
+        let back = given_back(message).map_err(|error| failed(&error))?;
+        Ok((back, notes, numbers))
     }
 }
 
 #[pymethods]
 impl MadePart {
-    /// The roles of the parts of this name, by their keys in a spec.
+    /// The roles of the parts of this name, by their keys in a spec; `plugins` as a spec has them,
+    /// as JSON.
     #[staticmethod]
-    fn roles(name: &str) -> PyResult<Vec<&'static str>> {
-        let all = crate::catalogue().map_err(|error| failed(&error))?;
+    fn roles(py: Python<'_>, name: &str, plugins: &str) -> PyResult<Vec<&'static str>> {
+        let all = py.detach(|| crate::catalogue_with(plugins));
+        let all = all.map_err(|error| failed(&error))?;
         // `privacy mechanism`
         let key = |p: &&PartDecl| p.role.name().split(' ').next().unwrap_or_default();
         Ok(all.named(name).iter().map(key).collect())
@@ -163,15 +181,29 @@ impl MadePart {
 
     /// A part such as `aggregator mean`; its settings are JSON.
     #[staticmethod]
-    fn make(part: &str, settings: &str, seed: u64, system: bool, threads: usize) -> PyResult<Self> {
+    fn make(
+        py: Python<'_>,
+        part: &str,
+        settings: &str,
+        plugins: &str,
+        seed: u64,
+        system: bool,
+        threads: usize,
+    ) -> PyResult<Self> {
         let with_noise = || {
-            let mut made = made(part, settings, seed, threads)?;
+            let all = crate::catalogue_with(plugins)?;
+            let mut made = made(&all, part, settings, seed, threads)?;
             if system {
                 made.noise = NoiseSource::system()?;
             }
             Ok(made)
         };
-        with_noise().map_err(|error| failed(&error))
+        py.detach(with_noise).map_err(|error| failed(&error))
+    }
+
+    /// The kind of messages that it takes, if it takes any.
+    fn kind(&self) -> Option<&'static str> {
+        self.on.map(|of| of.kind)
     }
 
     fn aggregate(
@@ -186,18 +218,18 @@ impl MadePart {
                 weight: *weight,
                 class_counts: class_counts.clone(),
                 training_loss: training_loss.map(f64::from),
-                body: Box::new(params(py, arrays)?) as Erased,
+                body: self.message(arrays)?,
             })
         };
         let messages: PyResult<Vec<_>> = messages.iter().map(message).collect();
-        let sent = sent.map(|sent| params(py, &sent)).transpose()?;
-        let (messages, sent) = (messages?, sent.map(|sent| Box::new(sent) as Erased));
+        let sent = sent.map(|sent| self.message(&sent)).transpose()?;
+        let messages = messages?;
         py.detach(|| {
             let (out, round) = self.next(|part, round| match part {
-                Part::Aggregator(part) => aggregated(&mut **part, round, messages, sent)?.take(),
+                Part::Aggregator(part) => aggregated(&mut **part, round, messages, sent),
                 _ => bail!("it takes no messages of clients"),
             })?;
-            Ok(Self::answer(out, &round))
+            Self::answer(out, &round)
         })
     }
 
@@ -208,7 +240,7 @@ impl MadePart {
         arrays: Arrays<'_>,
         clients: usize,
     ) -> PyResult<(Answer, String)> {
-        let mut message = params(py, &arrays)?;
+        let mut message = self.message(&arrays)?;
         py.detach(|| {
             let noise = |round: &Round| self.noise.at(&round.stream);
             let (event, round) = self.next(|part, round| {
@@ -216,16 +248,16 @@ impl MadePart {
                     bail!("it is no mechanism");
                 };
                 ensure!(
-                    part.range(&message).is_none(),
+                    part.range(&*message).is_none(),
                     "it agrees with all clients on a range, which only a run can"
                 );
-                message::check(&message)?;
+                message::check(&*message)?;
                 let (cohort, noise) = (Cohort::all(clients), noise(round));
-                released(&mut **part, &mut message, &cohort, &noise, |_| ())
+                released(&mut **part, &mut *message, &cohort, &noise, |_| ())
             })?;
             let json = serde_json::to_string(&event);
             let json = json.map_err(|error| PyValueError::new_err(error.to_string()))?;
-            Ok((Self::answer(message, &round), json))
+            Ok((Self::answer(message, &round)?, json))
         })
     }
 

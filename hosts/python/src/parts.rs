@@ -5,7 +5,7 @@ use anyhow::{Context, Result};
 use fl_conformance::check;
 
 use fl_core::{CheckedSettings, PartDecl, abi};
-use fl_registry::{HashedFiles, Module};
+use fl_registry::{Catalogue, HashedFiles, Module};
 use pyo3::exceptions::{PyAssertionError, PyValueError};
 use pyo3::prelude::*;
 use std::collections::BTreeSet;
@@ -117,9 +117,12 @@ pub fn folders() -> Vec<PathBuf> {
 }
 
 /// A part such as `aggregator my-mean`, and its settings, every default filled in.
-pub fn find(part: &str, settings: &str) -> Result<(&'static PartDecl, CheckedSettings)> {
+pub fn find(
+    all: &Catalogue,
+    part: &str,
+    settings: &str,
+) -> Result<(&'static PartDecl, CheckedSettings)> {
     let (role, name) = part.split_once(' ').context("a role and a name")?;
-    let all = crate::catalogue()?;
     let named = all.named(name);
     let mut named = named.into_iter();
     let decl = named
@@ -130,7 +133,8 @@ pub fn find(part: &str, settings: &str) -> Result<(&'static PartDecl, CheckedSet
 }
 
 fn tried(part: &str, settings: &str) -> Result<(), String> {
-    let (decl, settings) = find(part, settings).map_err(|e| format!("{e:#}"))?;
+    let found = crate::catalogue().and_then(|all| find(&all, part, settings));
+    let (decl, settings) = found.map_err(|e| format!("{e:#}"))?;
     let outcome = catch_unwind(AssertUnwindSafe(|| check::declared(decl, &settings.value)));
     match outcome {
         Ok(Some(held)) => held.map_err(|broken| broken.to_string()),
@@ -157,7 +161,7 @@ pub fn conformance(py: Python<'_>, part: String, settings: String) -> PyResult<(
 /// The settings of a part, every default filled in, as JSON.
 #[pyfunction]
 pub fn settings(part: &str, given: &str) -> PyResult<String> {
-    match find(part, given) {
+    match crate::catalogue().and_then(|all| find(&all, part, given)) {
         Ok((_, settings)) => Ok(fl_core::settings::to_json(&settings.value).to_string()),
         Err(error) => Err(PyValueError::new_err(format!("{error:#}"))),
     }

@@ -41,7 +41,7 @@ fn measured(
     times: usize,
     threads: usize,
 ) -> anyhow::Result<Vec<f64>> {
-    let (decl, settings) = find(part, settings)?;
+    let (decl, settings) = find(&crate::catalogue()?, part, settings)?;
     let make = BuildContext {
         task: Task {
             input: vec![1],

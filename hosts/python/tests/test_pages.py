@@ -20,7 +20,7 @@ def test_the_package_page_runs(tmp_path, monkeypatch):
     pytest.importorskip("pandas")
     pytest.importorskip("matplotlib").use("Agg")
     monkeypatch.chdir(tmp_path)
-    rows, run, watch, measure, part, protocol, alone, *_ = blocks("hosts/python/README.md")
+    rows, run, watch, measure, part, protocol, alone, labels, *_ = blocks("hosts/python/README.md")
     shown = {}
     exec(compile(rows, "README.md, rows in memory", "exec"), shown)
     assert shown["results"].clients == ["alice", "bob"] and shown["results"].metrics["accuracy"] > 0.7
@@ -36,6 +36,8 @@ def test_the_package_page_runs(tmp_path, monkeypatch):
     fl.testing.conformance("aggregator my-trimmed-mean")
     exec(compile(protocol, "README.md, a protocol", "exec"), shown)
     exec(compile(alone, "README.md, a part alone", "exec"), shown)
+    exec(compile(labels, "README.md, labels", "exec"), shown)
+    assert shown["mean"].shape == (20, 3)
 
 
 def test_the_front_page_runs(tmp_path, monkeypatch):

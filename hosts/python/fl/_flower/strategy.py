@@ -104,7 +104,7 @@ class Strategy(FedAvg):
         if kept and not self._told:
             _LOG.warning("no floats, so they stay as they were sent: %s", ", ".join(kept))
             self._told = True
-        return ArrayRecord({name: Array(np.ascontiguousarray(model[name])) if name in model else array for name, array in self._sent.items()})
+        return ArrayRecord({name: Array(np.asarray(model[name], order="C")) if name in model else array for name, array in self._sent.items()})
 
     def save(self) -> bytes:
         """What the part keeps between rounds."""
