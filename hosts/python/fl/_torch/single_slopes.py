@@ -15,7 +15,7 @@ Trainer: TypeAlias = Any
 Slopes = dict[str, torch.Tensor]
 
 #: So many samples at a time, always: kernels may depend on how many there are.
-AT_ONCE = 16
+AT_ONCE = 32
 #: Networks, by class, shapes and loss: does a sample have the same gradient wherever it stands?
 _ALIKE: dict[Any, bool] = {}
 
