@@ -1,5 +1,6 @@
 """Numbers to predict, with trainers that are written in Python."""
 
+import copy
 from typing import Annotated
 
 import fl
@@ -20,6 +21,7 @@ class Line:
 
     lr: Annotated[float, "Learning rate.", fl.between(gt=0)] = 0.2
     learns = ("mse", "mae")
+    scales_rate = True
 
     def setup(self, stream):
         if not self.task.numbers:
@@ -32,7 +34,7 @@ class Line:
         rows, steps, loss = self._rows(x).astype(float), how.epochs if how.steps is None else how.steps, 0.0
         for _ in range(steps if len(x) else 0):
             loss, slope = LOSSES[how.loss](rows @ self.w - target)
-            self.w = (self.w - self.lr * rows.T @ slope / slope.size).astype(np.float32)
+            self.w = (self.w - self.lr * how.rate * rows.T @ slope / slope.size).astype(np.float32)
         return (steps if len(x) else 0), float(np.mean(loss))
 
     def predict(self, x):
@@ -108,6 +110,64 @@ def test_its_outputs_teach_a_student():
     length = {"epochs": 100, "batch": 100}
     found = run("py-line", "fedkd", parts, public=rows(50, 5)[0], local=length, student=length, loss="mse")
     assert found.metrics["r2"] > 0.9
+
+
+def in_pytorch(net, rounds, rate=lambda round: 1.0):
+    """FedAvg of this network of plain PyTorch, three steps of full batches a round; the error in the number's unit."""
+    torch = pytest.importorskip("torch")
+    clients = [[torch.tensor(one, dtype=torch.float32) for one in rows(20 + 10 * k, k)] for k in range(3)]
+    for round in range(1, rounds + 1):
+        sent = []
+        for x, y in clients:
+            own = copy.deepcopy(net)
+            steps = torch.optim.SGD(own.parameters(), 0.2 * rate(round))
+            for _ in range(3):
+                steps.zero_grad()
+                torch.nn.functional.mse_loss(own(x)[:, 0], (y - SCALE["centre"]) / SCALE["spread"]).backward()
+                steps.step()
+            sent.append((len(x), own.state_dict()))
+        total = sum(n for n, _ in sent)
+        net.load_state_dict({name: sum(n / total * one[name] for n, one in sent) for name in sent[0][1]})
+    with torch.no_grad():
+        found = net(torch.from_numpy(TEST[0])).numpy()[:, 0] * SCALE["spread"] + SCALE["centre"]
+    return float(np.sqrt(np.mean((found - TEST[1]) ** 2)))
+
+
+RATES = {"by-round": {"factor": 0.8, "steps": [{"from": 3, "factor": 0.5}]}}
+
+
+def rate(round):
+    """What `RATES` says, by hand."""
+    return 0.8 ** (round - 1) * (0.5 if round >= 3 else 1)
+
+
+def test_close_a_network_of_pytorch_learns_a_number_as_plain_pytorch_does():
+    torch = pytest.importorskip("torch")
+    import fl.torch
+
+    def net():
+        made = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
+        with torch.no_grad():
+            for p in made.parameters():
+                p.copy_(torch.linspace(-0.5, 0.5, p.numel()).reshape(p.shape))
+        return made
+
+    fl.trainer("torch-number")(type("Number", (fl.torch.Trainer,), {"__doc__": "A number.", "net": lambda self: net()}))
+    length = {"epochs": 3, "batch": 100}
+    plain = run("torch-number", "fedavg", rounds=6, local=length)
+    assert plain.metrics["rmse"] == pytest.approx(in_pytorch(net(), 6), rel=1e-5)
+    assert plain.model("model").predict(TEST[0]).shape == (60, 1)
+    falling = run("torch-number", "fedavg", rounds=6, local={**length, "rate": RATES})
+    assert falling.metrics["rmse"] == pytest.approx(in_pytorch(net(), 6, rate), rel=1e-5)
+    assert falling.metrics["rmse"] != pytest.approx(plain.metrics["rmse"], rel=1e-3)
+
+
+def test_close_a_rate_by_round_of_a_trainer_in_python_is_that_of_plain_pytorch():
+    torch = pytest.importorskip("torch")
+    line = torch.nn.Linear(3, 1)
+    torch.nn.init.zeros_(line.weight), torch.nn.init.zeros_(line.bias)
+    found = run("py-line", "fedavg", rounds=6, local={"epochs": 3, "batch": 100, "rate": RATES}).metrics["rmse"]
+    assert found == pytest.approx(in_pytorch(line, 6, rate), rel=1e-5)
 
 
 def test_what_it_does_not_learn_is_refused():
