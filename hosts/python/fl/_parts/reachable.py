@@ -100,7 +100,7 @@ class Graph:
             return
         self._seen.add(id(value))
         self.owners[path] = value
-        if isinstance(value, np.ndarray) or _tensor(value) or _generator(value) or hasattr(type(value), "__next__"):
+        if isinstance(value, np.ndarray) or _tensor(value) or _state.is_jax(value) or _generator(value) or hasattr(type(value), "__next__"):
             self.values[path] = place
         elif isinstance(value, dict):
             for at, (key, one) in enumerate(value.items()):
@@ -208,6 +208,8 @@ def same(one: Any, other: Any) -> bool:
             return _bits(one) == _bits(other)
         except (TypeError, RuntimeError):  # a type that numpy lacks
             return bool((one == other).all())
+    if _state.is_jax(one):
+        one, other = np.asarray(one), np.asarray(other)
     if isinstance(one, (np.ndarray, np.generic)):
         return one.dtype == other.dtype and one.shape == other.shape and (one.tobytes() == other.tobytes() if one.dtype != object else bool((one == other).all()))
     return one == other or (one != one and other != other)

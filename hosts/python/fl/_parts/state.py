@@ -35,6 +35,12 @@ def _tensor_kind(value) -> str | None:
     return {torch.Tensor: "tensor", torch.nn.Parameter: "parameter"}.get(type(value))
 
 
+def is_jax(value) -> bool:
+    """An array of JAX, whose numbers are known here."""
+    jax = sys.modules.get("jax")
+    return jax is not None and isinstance(value, jax.Array) and not isinstance(value, jax.core.Tracer)
+
+
 class _Packer:
     """Values as JSON and a list of arrays. A second reference to the same list, mapping or array
     stays one."""
@@ -75,6 +81,10 @@ class _Packer:
                 return [tensor, self._array(held.numpy()), *head]
             except (TypeError, RuntimeError):  # another type that numpy lacks
                 raise Unsavable(value) from None
+        if is_jax(value) and not sys.modules["jax"].dtypes.issubdtype(value.dtype, sys.modules["jax"].dtypes.extended):
+            held = np.asarray(value)
+            # numpy writes no type of others, such as bfloat16
+            return ["jax", self._array(held.view(f"u{held.itemsize}") if held.dtype.kind == "V" else held), str(value.dtype)]
         raise Unsavable(value)
 
     def _array(self, array: np.ndarray) -> int:
@@ -124,6 +134,12 @@ def load(state: bytes) -> dict:
                 return known[inner[0]]
             case "array":
                 known.append(arrays[inner[0]])
+                return known[-1]
+            case "jax":
+                import jax.numpy
+
+                dtype = jax.numpy.dtype(inner[1])
+                known.append(jax.numpy.asarray(arrays[inner[0]].view(dtype) if dtype.kind == "V" else arrays[inner[0]]))
                 return known[-1]
             case "tensor" | "parameter":
                 known.append(_tensor(kind, arrays[inner[0]], *inner[1:]))
