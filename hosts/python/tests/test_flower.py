@@ -678,6 +678,46 @@ def test_a_strategy_says_what_it_leaves_and_what_it_cannot_take(identity, caplog
         started(Strategy("q-fedavg", lr=0.1, loss_key="loss"))
 
 
+def test_the_page_of_one_part_in_a_flower_project_runs(identity):
+    torch = pytest.importorskip("torch")
+    from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
+    from flwr.clientapp import ClientApp
+    from flwr.serverapp import ServerApp
+
+    page = (Path(__file__).parents[3] / "specs/book/src/flower.md").read_text()
+    section = page[page.index("## One part of fl") : page.index("## Another engine")]
+    server, client = re.findall(r"```python\n(.*?)```", section, re.S)
+    assert 15 >= sum(bool(line.strip()) for line in (server + client).splitlines())
+
+    kept = []
+
+    class Net(torch.nn.Linear):
+        def __init__(self):
+            super().__init__(3, 2)
+            kept.append({name: value.detach().numpy().copy() for name, value in self.state_dict().items()})
+
+    def context():
+        return Context(run_id=1, node_id=0, node_config={}, state=RecordDict(), run_config={})
+
+    shown = {"ServerApp": ServerApp, "ClientApp": ClientApp, "ArrayRecord": ArrayRecord, "Net": Net, "fl": fl}
+    trains = lambda message, context: training(message, context) if message.metadata.message_type == "train" else Message(RecordDict({"metrics": MetricRecord({"num-examples": 1})}), reply_to=message)  # noqa: E731
+    names = shown | {"ran": (ran := [])}
+    exec(compile(f"{server}    ran.append(result)\n", "flower.md, the server", "exec"), names)
+    names["app"](LocalGrid(trains), context())
+    [result] = ran
+    assert set(result.arrays) == {"weight", "bias"} and len(result.train_metrics_clientapp) == 10
+    assert not np.allclose(result.arrays["bias"].numpy(), kept[-1]["bias"])
+    mods, price = client.splitlines()[:2]
+    exec(compile(mods, "flower.md, the client", "exec"), names)
+    names["app"].train()(training)
+    node = context()
+    sent = RecordDict({"arrays": ArrayRecord({"w": Array(np.zeros(4, np.float32))}), "config": ConfigRecord({})})
+    names["app"](Message(sent, dst_node_id=3, message_type="train"), node)
+    names["context"] = node
+    exec(compile(price, "flower.md, the price", "exec"), names)
+    assert len(fl.flower.spent(node)) == 1 and names["price"]["epsilon"] > 0
+
+
 def test_a_mod_releases_the_change_and_keeps_its_price(identity):
     from fl.flower import Strategy, mod, spent
     from flwr.app import Array, ArrayRecord
