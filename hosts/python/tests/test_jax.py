@@ -68,6 +68,14 @@ def test_exact_arrays_of_jax_are_kept_in_every_way_of_running():
     assert fl.run(spec, {"protocol.fresh": True}, quiet=True, wire=True).digest == anew.digest != results.digest
 
 
+def test_exact_an_exported_file_has_the_arrays():
+    numbers = pytest.importorskip("safetensors.numpy")
+    results = fl.run(QUICK / "fedavg.yaml", {"parts.model": {"use": "jax-logistic"}, "protocol.rounds": 1}, quiet=True)
+    [file] = results.export("exported")
+    held = numbers.load_file(file)
+    assert held.keys() == {"w", "b"} and all(np.array_equal(value, results.model("model").arrays()[name]) for name, value in held.items())
+
+
 def test_arrays_of_jax_are_written_down():
     from fl._parts import reachable, state
 
