@@ -10,13 +10,14 @@
                                               and a node's file: the digest of fl run with the same files
     tests/bench/flower.py supernodes [N ..]   10, then 20, 40 .. authenticated SuperNodes, a client each, until a round takes over 60 s: seconds a round
                                               and of the processor, memory
+    tests/bench/flower.py strategy [ROUNDS]   Flower's quickstart with its FedAvg and with fl's mean in its place: seconds a round, and how far the arrays
+                                              are apart (CIFAR-10 by FL_DATA_DIR)
     tests/bench/flower.py overhead [NODES ..] seconds per round (median) in the simulation beside Flower's own FedAvg with the same payload
 """
 
 import gzip
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -25,51 +26,57 @@ import threading
 import time
 from pathlib import Path
 
+from flower_app import simulated
 from processes import megabytes, named, parent_and_seconds
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "hosts/python/tests"))
-# Ray's workers have niceness 15 by default, so on a busy machine they wait for all others
-QUIET = {"FLWR_TELEMETRY_ENABLED": "0", "RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
+
+
+SPECS = """
+import json, os
+from pathlib import Path
+from flwr.clientapp import ClientApp
+from flwr.serverapp import ServerApp
+import fl
+from fl.flower import client_app, server_app
+
+FOLDER = Path(os.environ["BENCH_FOLDER"])
+server = ServerApp()
+
+class Client(ClientApp):
+    "The clients of whichever spec is running now."
+    def __call__(self, message, context):
+        return client_app(Path((FOLDER / "now").read_text()))(message, context)
+
+client = Client()
+
+@server.main()
+def main(grid, context):
+    for spec in map(Path, json.loads(os.environ["BENCH_SPECS"])):
+        (FOLDER / "now").write_text(str(spec))
+        context.run_config = {"out": str(FOLDER / f"there-{spec.stem}")}
+        try:
+            server_app(spec)(grid, context)
+            here = fl.run(spec, quiet=True, out=FOLDER / f"here-{spec.stem}").digest
+            same = "the same" if fl.open(context.run_config["out"]).digest == here else "DIFFERENT"
+        except fl.Error as error:
+            same = "DIFFERENT: " + " ".join(str(error).split())
+        print("== spec", spec.stem, same, flush=True)
+    print("== end", flush=True)
+"""
 
 
 def specs(folder, *given):
     """Runs specs one after another in one simulation, for Ray takes half a minute to start; says which differ."""
-    os.environ |= QUIET | {"FL_NODE_HOME": str(folder / "home")}
-    from flwr.clientapp import ClientApp
-    from flwr.serverapp import ServerApp
-    from flwr.simulation import run_simulation
-
-    import fl
-    from fl.flower import client_app, server_app
-
     given = [Path(spec).resolve() for spec in given or sorted((ROOT / "specs/quick").glob("*.yaml"))]
-    os.chdir(folder)
-    now, server, failed = folder / "now", ServerApp(), []
-
-    class Any(ClientApp):
-        """The clients of whichever spec is running now."""
-
-        def __call__(self, message, context):
-            return client_app(Path(now.read_text()))(message, context)
-
-    @server.main()
-    def main(grid, context):
-        for spec in given:
-            now.write_text(str(spec))
-            context.run_config = {"out": str(folder / f"there-{spec.stem}")}
-            try:
-                server_app(spec)(grid, context)
-                here = fl.run(spec, quiet=True, out=folder / f"here-{spec.stem}")
-                same = fl.open(context.run_config["out"]).digest == here.digest
-            except fl.Error as error:
-                same = str(error)
-            print("==", spec.stem, "the same" if same is True else f"DIFFERENT: {same}", flush=True)
-            failed.extend([] if same is True else [spec.stem])
-        failed.append("end")
-
-    run_simulation(server, Any(), num_supernodes=3)
-    sys.exit(f"different: {', '.join(failed)}" if failed != ["end"] else 0)
+    failed = []
+    env = {"BENCH_FOLDER": folder, "BENCH_SPECS": json.dumps([str(spec) for spec in given]), "FL_NODE_HOME": folder / "home"}
+    with simulated(folder / "app", SPECS, 3, **env) as (run, _):
+        while (found := run.until(r"== (end|spec (\S+) (.*))"))[1] != "end":
+            print("==", found[2], found[3], flush=True)
+            failed += [found[2]] if found[3] != "the same" else []
+    print(f"{len(given)} specs: {', '.join(spec.stem for spec in given)}")
+    sys.exit(f"different: {', '.join(failed)}" if failed else 0)
 
 
 def nodes(folder, *given):
@@ -237,22 +244,22 @@ def supernodes(folder, *counts):
 
 
 OURS = """
-import sys, json
-from flwr.simulation import run_simulation
+import json, os
 from fl.flower import client_app, server_app
-spec = json.loads(sys.argv[1])
-run_simulation(server_app(spec), client_app(spec), num_supernodes=spec["data"]["clients"])
+spec = json.loads(os.environ["BENCH_SPEC"])
+server = server_app(spec)
+client = client_app(spec)
 """
 THEIRS = """
-import sys, time
+import os, time
 import numpy as np
 from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import ServerApp
 from flwr.serverapp.strategy import FedAvg
-from flwr.simulation import run_simulation
-nodes, rounds, numbers = map(int, sys.argv[1:])
-client, server = ClientApp(), ServerApp()
+nodes, rounds, numbers = map(int, os.environ["BENCH_SIZES"].split())
+client = ClientApp()
+server = ServerApp()
 @client.train()
 def train(message, context):
     said = {"arrays": message.content["arrays"], "metrics": MetricRecord({"num-examples": 1})}
@@ -266,8 +273,57 @@ def main(grid, context):
     strategy.start(grid=grid, initial_arrays=ArrayRecord([np.zeros(numbers, np.float32)]), num_rounds=rounds, evaluate_fn=lambda *_: ends.append(time.time()))
     steps = sorted(b - a for a, b in zip(ends, ends[1:]))
     print("seconds per round", steps[len(steps) // 2], flush=True)
-run_simulation(server, client, num_supernodes=nodes)
 """
+#: Flower's quickstart (`hosts/python/examples/ports/peers`), with FedAvg and with the part in its place.
+STRATEGY = """
+import json, os, time
+import numpy as np
+import torch
+from flwr.app import ArrayRecord
+from flwr.serverapp import ServerApp
+from flwr.serverapp.strategy import FedAvg
+from fl.flower import Strategy
+import flower_quickstart
+from flower_quickstart import CLIENTS, Net
+
+ROUNDS = int(os.environ["BENCH_ROUNDS"])
+client = flower_quickstart.client
+server = ServerApp()
+
+@server.main()
+def main(grid, context):
+    torch.manual_seed(1)
+    first, found, seconds = Net().state_dict(), {}, {}
+    for name in json.loads(os.environ["BENCH_ORDER"]):
+        given = dict(fraction_train=1.0, fraction_evaluate=0.0, min_train_nodes=CLIENTS, min_available_nodes=CLIENTS)
+        strategy = FedAvg(**given) if name == "FedAvg" else Strategy("mean", **given)
+        ends, models = [], []
+        def kept(number, arrays):
+            ends.append(time.monotonic())
+            models.append(arrays.to_numpy_ndarrays())
+        strategy.start(grid=grid, initial_arrays=ArrayRecord(first), num_rounds=ROUNDS, evaluate_fn=kept)
+        seconds.setdefault(name, []).extend(b - a for a, b in zip(ends[1:], ends[2:]))
+        if name in found:
+            equal = all((a == b).all() for one, other in zip(found[name], models) for a, b in zip(one, other))
+            print("== again", name, "the same arrays" if equal else "OTHER ARRAYS", flush=True)
+        found[name] = models
+    for name, took in seconds.items():
+        print(f"== seconds {name}: {np.median(took):.2f} a round ({min(took):.2f} to {max(took):.2f})", flush=True)
+    for number, (ours, theirs) in enumerate(zip(found["mean"], found["FedAvg"])):
+        apart = max(float(abs(a - b).max()) for a, b in zip(ours, theirs))
+        print(f"== round {number}: arrays differ by {apart:.1e} at most, of numbers up to {max(float(abs(a).max()) for a in theirs):.2f}", flush=True)
+    print("== end", flush=True)
+"""
+
+
+def strategy(folder, rounds=3):
+    """Flower's quickstart with Flower's FedAvg and with `fl.flower.Strategy("mean")`, twice in turn, in one simulation of ten nodes."""
+    ports = ROOT / "hosts/python/examples/ports"
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(ports / "peers"), str(ports), os.environ.get("PYTHONPATH", "")])
+    env = {"BENCH_ROUNDS": rounds, "BENCH_ORDER": json.dumps(["FedAvg", "mean"] * 2)}
+    with simulated(folder / "app", STRATEGY, 10, **env) as (run, _):
+        while (found := run.until(r"== (.*)"))[1] != "end":
+            print(found[1], flush=True)
 
 
 def overhead(folder, *nodes):
@@ -284,19 +340,19 @@ def overhead(folder, *nodes):
         }
         home = folder / f"home-{n}-{features}"
         numbers = fl.run(spec, {"protocol.rounds": 1}, quiet=True, out=folder / f"one-{n}-{features}").outcome["bytes"]["down"] // n // 4
-        env = os.environ | QUIET | {"FL_NODE_HOME": str(home)}
-        ours = subprocess.Popen([sys.executable, "-c", OURS, json.dumps(spec)], env=env, cwd=folder, stdout=subprocess.PIPE, text=True)
-        begun = [time.monotonic() for line in ours.stdout if re.search("fl: (round|outcome)", line)]
+        begun = []
+        with simulated(folder / f"ours-{n}-{features}", OURS, n, BENCH_SPEC=json.dumps(spec), FL_NODE_HOME=home) as (run, _):
+            while run.until("fl: (round|outcome)")[1] == "round":
+                begun.append(time.monotonic())
         steps = sorted(b - a for a, b in zip(begun, begun[1:]))
-        theirs = subprocess.run([sys.executable, "-c", THEIRS, *map(str, (n, rounds, numbers))], env=env, cwd=folder, capture_output=True, text=True)
-        assert ours.wait() == 0 and theirs.returncode == 0, theirs.stderr
+        with simulated(folder / f"theirs-{n}-{features}", THEIRS, n, BENCH_SIZES=f"{n} {rounds} {numbers}") as (run, _):
+            round = float(run.until(r"seconds per round (\S+)")[1])
         print(f"{n} nodes, {numbers} numbers: ours {steps[len(steps) // 2]:.2f} s a round,", end=" ")
-        round = float(re.search(r"seconds per round (\S+)", theirs.stdout)[1])
         print(f"Flower's FedAvg {round:.2f} s a round", flush=True)
 
 
 if __name__ == "__main__":
-    modes = {"specs": specs, "nodes": nodes, "faults": faults, "own": own, "supernodes": supernodes, "overhead": overhead}
+    modes = {"specs": specs, "nodes": nodes, "faults": faults, "own": own, "supernodes": supernodes, "overhead": overhead, "strategy": strategy}
     if len(sys.argv) < 2 or sys.argv[1] not in modes:
         sys.exit(__doc__)
     with tempfile.TemporaryDirectory(prefix="flower") as made:

@@ -50,10 +50,10 @@ def authority(folder: Path) -> None:
 
 class Cluster:
     """A SuperLink, and the nodes that were begun; `with` ends all of them. `simulated` is how many nodes Flower simulates, on one
-    processor each; there are no others then."""
+    processor each, of `processors` at most; there are no others then."""
 
-    def __init__(self, folder: Path, simulated: int = 0):
-        self.folder, self.port, self.running, self.simulated = folder, free_port(), {}, simulated
+    def __init__(self, folder: Path, simulated: int = 0, processors: int | None = None):
+        self.folder, self.port, self.running, self.simulated, self.processors = folder, free_port(), {}, simulated, processors
         self.env = os.environ | {
             "FLWR_HOME": str(folder / "flwr"),
             "FLWR_TELEMETRY_ENABLED": "0",
@@ -162,7 +162,8 @@ class Running:
         told = " ".join(f"{key.replace('_', '-')}={json.dumps(value)}" for key, value in config.items())
         args = [BIN / "flwr", "run", app, "here", "--stream", *(["--run-config", told] if told else [])]
         if cluster.simulated:
-            args += ["--federation-config", f"num-supernodes={cluster.simulated} client-resources-num-cpus=1"]
+            most = f" init-args-num-cpus={cluster.processors}" if cluster.processors else ""
+            args += ["--federation-config", f"num-supernodes={cluster.simulated} client-resources-num-cpus=1{most}"]
         self.cluster, self.lines = cluster, []
         self.process = subprocess.Popen(args, env=cluster.env, cwd=cluster.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 

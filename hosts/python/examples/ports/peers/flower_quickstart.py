@@ -1,9 +1,11 @@
-"""`../flower_quickstart.py` in Flower itself: a ClientApp, a ServerApp and FedAvg, in Flower's simulation.
+"""`../flower_quickstart.py` in Flower itself: a ClientApp, a ServerApp and FedAvg, in Flower's simulation, which `pyproject.toml` names.
 
-    FL_DATA_DIR=DIR PYTHONPATH=examples/ports python examples/ports/peers/flower_quickstart.py
+    FL_DATA_DIR=$PWD/.. PYTHONPATH=$PWD/examples/ports flwr run examples/ports/peers local --stream \\
+      --federation-config 'num-supernodes=10 client-resources-num-cpus=1'
+
+Flower begins a SuperLink for `local`, unless one runs already: that one would not know the variables.
 """
 
-import sys
 import time
 
 import torch
@@ -11,11 +13,10 @@ from flwr.app import ArrayRecord, MetricRecord, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import ServerApp
 from flwr.serverapp.strategy import FedAvg
-from flwr.simulation import run_simulation
 from rows import cifar10, cut, equal_parts
 from torch import nn
 
-ROUNDS, CLIENTS, LR, BATCH = int((sys.argv[1:] or [3])[0]), 10, 0.1, 32
+CLIENTS, LR, BATCH = 10, 0.1, 32
 
 
 class Net(nn.Sequential):
@@ -24,16 +25,17 @@ class Net(nn.Sequential):
         super().__init__(*layers, nn.Flatten(), nn.Linear(400, 120), nn.ReLU(), nn.Linear(120, 84), nn.ReLU(), nn.Linear(84, 10))
 
 
-client, server = ClientApp(), ServerApp()
+client = ClientApp()
+server = ServerApp()
 
 
 @client.train()
 def train(message, context):
     torch.set_num_threads(1)
-    net = Net()
+    net, mine = Net(), context.node_config["partition-id"]
     net.load_state_dict(message.content["arrays"].to_torch_state_dict())
-    partitions = equal_parts(cifar10("train"), context.node_config["num-partitions"])
-    x, y = map(torch.from_numpy, cut(partitions[context.node_config["partition-id"]], 0.2)[0])
+    x, y = map(torch.from_numpy, cut(equal_parts(cifar10("train"), CLIENTS)[mine], 0.2)[0])
+    torch.manual_seed(CLIENTS * message.content["config"]["server-round"] + mine)
     optimiser = torch.optim.SGD(net.parameters(), LR, momentum=0.9)
     for at in torch.randperm(len(x)).split(BATCH):
         optimiser.zero_grad()
@@ -60,8 +62,4 @@ def main(grid, context):
         return MetricRecord({"accuracy": accuracy})
 
     strategy = FedAvg(fraction_train=1.0, fraction_evaluate=0.0, min_train_nodes=CLIENTS, min_available_nodes=CLIENTS)
-    strategy.start(grid=grid, initial_arrays=ArrayRecord(Net().state_dict()), num_rounds=ROUNDS, evaluate_fn=evaluate)
-
-
-if __name__ == "__main__":
-    run_simulation(server, client, num_supernodes=CLIENTS, backend_config={"client_resources": {"num_cpus": 1, "num_gpus": 0.0}})
+    strategy.start(grid=grid, initial_arrays=ArrayRecord(Net().state_dict()), num_rounds=context.run_config["rounds"], evaluate_fn=evaluate)
