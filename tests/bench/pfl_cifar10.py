@@ -11,7 +11,8 @@ without dropout, which costs nothing beside the rest. Programs run in turn, thre
 products, Flower and fl to clients. A round costs the difference of a run of ROUNDS + 1 rounds and one of a single round, divided by ROUNDS: so
 neither the start nor the reading of the set counts. Each program keeps its own habits: ours writes its journal, receipts and checkpoints, and hashes
 what crosses; pfl and plain PyTorch pass tensors in one process and keep nothing. No program evaluates. On a busy machine only the processor's
-seconds on one thread can be compared.
+seconds on one thread can be compared. In the place of a ratio stands `noise` where the times of one of the two programs lie as far apart as the
+programs do; Flower, which runs once, counts with the spread of ours.
 """
 
 import contextlib
@@ -28,12 +29,11 @@ from pathlib import Path
 THREADS = int(sys.argv[sys.argv.index("--threads") + 1]) if "--threads" in sys.argv else 1
 for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ[variable] = str(THREADS)  # before NumPy and PyTorch are loaded
-os.environ |= {"PFL_PYTORCH_DEVICE": "cpu", "FLWR_TELEMETRY_ENABLED": "0", "RAY_USAGE_STATS_ENABLED": "0"}
-# as flower.py: Ray gives its workers niceness 15 otherwise, and on a busy machine they never start
-os.environ["RAY_worker_niceness"] = "0"
+os.environ["PFL_PYTORCH_DEVICE"] = "cpu"
 
 import numpy
 import torch
+from flower_app import simulated
 from processes import seconds_with_descendants
 from torch import nn
 
@@ -142,48 +142,53 @@ def pfl(name, data, rounds):
     return clocks() - began
 
 
-def flower(name, data, rounds, folder):
-    """Flower's simulation, a client on each thread. The first round, in which its processes begin, takes no part."""
-    from flwr.client import ClientApp, NumPyClient
-    from flwr.common import Context, ndarrays_to_parameters
-    from flwr.server import ServerApp, ServerAppComponents, ServerConfig
-    from flwr.server.strategy import FedAvg
-    from flwr.simulation import run_simulation
+FLOWER = """
+import os
+import numpy
+import torch
+from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.serverapp import ServerApp
+from flwr.serverapp.strategy import FedAvg
+from pfl_cifar10 import COHORT, EACH, network, train
 
-    class Client(NumPyClient):
-        def __init__(self, user):
-            self.user = user
+NAME, FOLDER, USERS, ROUNDS = (os.environ["BENCH_" + word] for word in ("NET", "FOLDER", "USERS", "ROUNDS"))
+client = ClientApp()
+server = ServerApp()
 
-        def fit(self, parameters, config):
-            torch.set_num_threads(1)
-            model = network(name)
-            with torch.no_grad():
-                for p, value in zip(model.parameters(), parameters):
-                    p.copy_(torch.from_numpy(value.copy()))
-            held = numpy.load(f"{folder}/{self.user}.npz")
-            train(model, torch.from_numpy(held["x"]), torch.from_numpy(held["y"]))
-            return [p.detach().numpy() for p in model.parameters()], EACH, {}
+@client.train()
+def fit(message, context):
+    torch.set_num_threads(1)
+    model = network(NAME)
+    model.load_state_dict(message.content["arrays"].to_torch_state_dict())
+    held = numpy.load(f"{FOLDER}/{context.node_config['partition-id']}.npz")
+    train(model, torch.from_numpy(held["x"]), torch.from_numpy(held["y"]))
+    said = {"arrays": ArrayRecord(model.state_dict()), "metrics": MetricRecord({"num-examples": EACH})}
+    return Message(RecordDict(said), reply_to=message)
 
-    for user, (x, y) in enumerate(data):
-        numpy.savez(f"{folder}/{user}.npz", x=x.numpy(), y=y.numpy())
-    ends = []
-
+@server.main()
+def main(grid, context):
     class Timed(FedAvg):
-        def aggregate_fit(self, *args):
-            out = super().aggregate_fit(*args)
-            ends.append(numpy.array([seconds_with_descendants(os.getpid()), time.monotonic()]))
+        def aggregate_train(self, *args):
+            out = super().aggregate_train(*args)
+            print("== aggregated", flush=True)
             return out
 
-    def server(context: Context):
-        first = ndarrays_to_parameters([p.detach().numpy() for p in network(name).parameters()])
-        strategy = Timed(
-            fraction_fit=COHORT / len(data), min_fit_clients=COHORT, min_available_clients=len(data), fraction_evaluate=0.0, initial_parameters=first)
-        return ServerAppComponents(strategy=strategy, config=ServerConfig(num_rounds=rounds + 1))
+    strategy = Timed(fraction_train=COHORT / int(USERS), min_train_nodes=COHORT, min_available_nodes=int(USERS), fraction_evaluate=0.0)
+    strategy.start(grid=grid, initial_arrays=ArrayRecord(network(NAME).state_dict()), num_rounds=int(ROUNDS))
+"""
 
-    client = ClientApp(lambda context: Client(int(context.node_config["partition-id"])).to_client())
-    run_simulation(
-        ServerApp(server_fn=server), client, num_supernodes=len(data),
-        backend_config={"client_resources": {"num_cpus": 1, "num_gpus": 0}, "init_args": {"num_cpus": THREADS}})
+
+def flower(name, data, rounds, folder):
+    """Flower's simulation, a client on each thread. The first round, in which its processes begin, takes no part."""
+    for user, (x, y) in enumerate(data):
+        numpy.savez(f"{folder}/{user}.npz", x=x.numpy(), y=y.numpy())
+    env = {"BENCH_NET": name, "BENCH_FOLDER": folder, "BENCH_USERS": len(data), "BENCH_ROUNDS": rounds + 1}
+    ends = []
+    with simulated(Path(folder) / "app", FLOWER, len(data), THREADS, **env) as (run, link):
+        for _ in range(rounds + 1):
+            run.until("== aggregated")
+            ends.append(numpy.array([seconds_with_descendants(link), time.monotonic()]))
     return ends[-1] - ends[0]
 
 
@@ -201,6 +206,16 @@ def ours(program, name, users, rounds, folder):
     took = clocks() - began
     shutil.rmtree(out)
     return took
+
+
+def times(all):
+    return f"{min(all):10.3f} {max(all):8.3f}"
+
+
+def ratio(theirs, own):
+    """The least of their times beside ours, unless the times of one program lie as far apart as the two."""
+    noise = max(max(one) - min(one) for one in (theirs, own))
+    return f"{min(theirs) / min(own):6.2f} x" if abs(min(theirs) - min(own)) > noise else f"{'noise':>8}"
 
 
 def main():
@@ -228,13 +243,11 @@ def main():
                     took["Flower, once"] = [flower(name, data, rounds, folder) / rounds]
             except ImportError as error:
                 print(f"Flower is left out: {error}")
-        # the least of each clock by itself
-        least = {peer: numpy.min(all, axis=0) for peer, all in took.items()}
-        print(f"{name}, {numbers:,} numbers, {len(data)} users, {THREADS} thread(s), seconds a round, the least of {TIMES}:")
-        print(f"  {'':14} {'processor':>18} {'wall':>18}")
-        for peer, seconds in least.items():
-            shown = "  ".join(f"{one:8.3f} {one / own:5.2f} x" for one, own in zip(seconds, least["fl"]))
-            print(f"  {peer:14} {shown}", flush=True)
+        print(f"{name}, {numbers:,} numbers, {len(data)} users, {THREADS} thread(s), seconds a round, the least of {TIMES} and the most:")
+        print(f"  {'':14} {'processor':>28} {'wall':>28}")
+        for peer, all in took.items():
+            clocks = zip(numpy.transpose(all), numpy.transpose(took["fl"]))
+            print(f"  {peer:14}", *(times(theirs) + ("" if peer == "fl" else ratio(theirs, own)) for theirs, own in clocks), flush=True)
 
 
 if __name__ == "__main__":

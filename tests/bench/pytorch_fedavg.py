@@ -1,6 +1,6 @@
 """FedAvg of a PyTorch LeNet on MNIST, 10 clients of 1,000 images, one epoch of 32 a round, in a spec, in plain PyTorch and in Flower.
 
-    pip install torch fl_federated-*.whl 'flwr[simulation]>=1.41,<1.42'
+    pip install torch fl_federated-*.whl 'flwr[simulation]>=1.40,<2'
     OMP_NUM_THREADS=1 python tests/bench/pytorch_fedavg.py [ROUNDS]
 
 FL_DATA_DIR says where `mnist` is. Prints seconds a round (training, averaging and testing; processes begun and data loaded before)
@@ -10,9 +10,7 @@ PyTorch, with this network and these data. Every way has its own first weights a
 import json
 import os
 import pathlib
-import re
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -20,6 +18,7 @@ import time
 import torch
 from torch import nn
 
+from flower_app import simulated
 from mnist import tensors
 
 CLIENTS, OWN, BATCH, RATE = 10, 1000, 32, 0.05
@@ -68,46 +67,54 @@ def plain(rounds):
     return times, found
 
 
-def flower(rounds):
-    """Run in a process of its own."""
-    from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict
-    from flwr.clientapp import ClientApp
-    from flwr.serverapp import ServerApp
-    from flwr.serverapp.strategy import FedAvg
-    from flwr.simulation import run_simulation
+FLOWER = """
+import json, os, time
+import torch
+from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.serverapp import ServerApp
+from flwr.serverapp.strategy import FedAvg
+from mnist import tensors
+from pytorch_fedavg import CLIENTS, OWN, accuracy, lenet, own, train
 
-    client, server, kept = ClientApp(), ServerApp(), {}
+client = ClientApp()
+server = ServerApp()
+kept, rounds = {}, int(os.environ["BENCH_ROUNDS"])
 
-    @client.train()
-    def fit(message, context):
-        torch.set_num_threads(1)
-        k = int(context.node_config["partition-id"])
-        if k not in kept:
-            kept[k] = own(k)
-        model = lenet()
-        model.load_state_dict(message.content["arrays"].to_torch_state_dict())
-        train(model, *kept[k])
-        said = {"arrays": ArrayRecord(model.state_dict()), "metrics": MetricRecord({"num-examples": OWN})}
-        return Message(RecordDict(said), reply_to=message)
+@client.train()
+def fit(message, context):
+    torch.set_num_threads(1)
+    k = int(context.node_config["partition-id"])
+    if k not in kept:
+        kept[k] = own(k)
+    model = lenet()
+    model.load_state_dict(message.content["arrays"].to_torch_state_dict())
+    train(model, *kept[k])
+    said = {"arrays": ArrayRecord(model.state_dict()), "metrics": MetricRecord({"num-examples": OWN})}
+    return Message(RecordDict(said), reply_to=message)
 
-    @server.main()
-    def main(grid, context):
-        test, model, ends = tensors("t10k", 10_000), lenet(), []
+@server.main()
+def main(grid, context):
+    test, model, ends = tensors("t10k", 10_000), lenet(), []
 
-        def measure(round, arrays):
-            model.load_state_dict(arrays.to_torch_state_dict())
-            found = accuracy(model, *test)
-            ends.append(time.perf_counter())
-            return MetricRecord({"accuracy": found})
+    def measure(round, arrays):
+        model.load_state_dict(arrays.to_torch_state_dict())
+        found = accuracy(model, *test)
+        ends.append(time.perf_counter())
+        return MetricRecord({"accuracy": found})
 
-        strategy = FedAvg(fraction_train=1.0, fraction_evaluate=0.0, min_train_nodes=CLIENTS, min_available_nodes=CLIENTS)
-        while len(list(grid.get_node_ids())) < CLIENTS:
-            time.sleep(0.1)
-        result = strategy.start(grid=grid, initial_arrays=ArrayRecord(model.state_dict()), num_rounds=rounds, evaluate_fn=measure)
-        found = result.evaluate_metrics_serverapp[rounds]["accuracy"]
-        print("times", json.dumps([[b - a for a, b in zip(ends, ends[1:])], found]), flush=True)
+    strategy = FedAvg(fraction_train=1.0, fraction_evaluate=0.0, min_train_nodes=CLIENTS, min_available_nodes=CLIENTS)
+    while len(list(grid.get_node_ids())) < CLIENTS:
+        time.sleep(0.1)
+    result = strategy.start(grid=grid, initial_arrays=ArrayRecord(model.state_dict()), num_rounds=rounds, evaluate_fn=measure)
+    found = result.evaluate_metrics_serverapp[rounds]["accuracy"]
+    print("times", json.dumps([[b - a for a, b in zip(ends, ends[1:])], found]), flush=True)
+"""
 
-    run_simulation(server, client, num_supernodes=CLIENTS, backend_config={"client_resources": {"num_cpus": 1, "num_gpus": 0}})
+
+def flower(rounds, folder):
+    with simulated(folder / "app", FLOWER, CLIENTS, BENCH_ROUNDS=rounds) as (run, _):
+        return json.loads(run.until("times (.*)")[1])
 
 
 PART = f"""
@@ -146,16 +153,10 @@ def shown(name, times, found):
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["--flower"]:
-        sys.exit(flower(int(sys.argv[2])))
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 8
     with tempfile.TemporaryDirectory() as made:
         alone = shown("plain PyTorch, one thread", *plain(rounds))
         one = shown("ours, one thread", *ours(rounds, 1, pathlib.Path(made)))
         both = shown("ours, a thread for each processor", *ours(rounds, os.cpu_count(), pathlib.Path(made)))
-        done = subprocess.run([sys.executable, HERE, "--flower", str(rounds)], capture_output=True, text=True)
-        found = re.search("times (.*)", done.stdout)
-        if not found:
-            sys.exit(done.stdout + done.stderr)
-        theirs = shown("Flower's simulation", *json.loads(found[1]))
+        theirs = shown("Flower's simulation", *flower(rounds, pathlib.Path(made)))
     print(f"ours / plain on one thread: {one / alone:.2f}; ours / Flower: {both / theirs:.2f}")
