@@ -249,6 +249,11 @@ impl DataSpec {
         [&self.set].into_iter().chain(self.public_sets())
     }
 
+    /// Are some of its rows a user's own?
+    pub fn has_own_rows(&self) -> bool {
+        self.sets().any(SetSpec::own)
+    }
+
     /// Every file that the data are read from, as far as it is there; `dir` is the data directory.
     pub fn paths(&self, dir: &Path) -> Vec<PathBuf> {
         self.sets().flat_map(|set| set.paths(dir)).collect()

@@ -7,6 +7,7 @@ use fl_core::regular_file::open_regular;
 use fl_core::{BuildContext, Public, Stream, Task};
 use fl_data::{Assembled, DataSpec, PublicSamples};
 use fl_files::FileHash;
+use fl_privacy::RowKey;
 use fl_registry::{Catalogue, Document, Mistakes, NO_LEVELS, SessionPart, Spec};
 use fl_sim::{Manifest, Session};
 use std::collections::BTreeSet;
@@ -199,13 +200,12 @@ pub fn manifest(
         !now.started.is_empty(),
         "the clock of this machine is before 1970 or after 9999; set it, for a run says when it began"
     );
-    Ok(Manifest::new(
-        now,
-        spec.seed,
-        yaml,
-        libraries.chain(session).collect(),
-        data,
-    ))
+    let libraries = libraries.chain(session).collect();
+    let mut manifest = Manifest::new(now, spec.seed, yaml, libraries, data);
+    if spec.parts.has("accountant") && spec.data.has_own_rows() {
+        manifest.withhold_data(RowKey::of_user()?.of_files(), fl_privacy::random_name()?);
+    }
+    Ok(manifest)
 }
 
 /// The parts of a spec that exist in this process only.

@@ -94,6 +94,11 @@ impl RowKey {
         hex(&self.hash(b"name"))
     }
 
+    /// Returns a secret for hashes of data files.
+    pub fn of_files(&self) -> [u8; 32] {
+        self.hash(b"files")
+    }
+
     fn hash(&self, of: &[u8]) -> [u8; 32] {
         Sha256::new()
             .chain_update(&self.0)

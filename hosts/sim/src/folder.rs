@@ -373,6 +373,7 @@ impl RunFolder {
         text.push(b'\n');
         fl_files::sync(&self.path.join(MODELS))?;
         write(&self.path.join(REPORT), report.as_bytes())?;
+        Manifest::forget_data(&self.path)?;
         let end = RunEnd {
             run: summary.outcome.digest.clone(),
             files: self.final_files(&text)?,

@@ -109,8 +109,11 @@ pub struct Manifest {
     pub spec_sha256: String,
     /// Every loaded library.
     pub libraries: Vec<FileHash>,
-    /// Every data file.
+    /// Every data file, without its hash once the run is done and has a keyed one.
     pub data: Vec<FileHash>,
+    /// The hash of data files of which nobody may check a guess.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) keyed: Option<KeyedHash>,
     /// Its rows and all that it may spend, if the run has an accountant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub book: Option<serde_json::Value>,
@@ -136,10 +139,17 @@ impl Manifest {
             spec_sha256: fl_core::hex(&Sha256::digest(spec)),
             libraries,
             data,
+            keyed: None,
             book: None,
             meaning: None,
             resumed: Vec::new(),
         }
+    }
+
+    /// Withholds the hashes of data files once the run is done: who can guess a file could check
+    /// the guess. One hash with this secret takes their place. No two runs have one `nonce`.
+    pub fn withhold_data(&mut self, secret: [u8; 32], nonce: String) {
+        self.keyed = Some(KeyedHash::new(secret, nonce, &self.data));
     }
 
     pub(crate) fn read(folder: &Path) -> Result<Self> {
@@ -167,8 +177,43 @@ impl Manifest {
         same("libraries", &then.libraries, &self.libraries, folder)?;
         match self.data.is_empty() {
             true => Ok(()),
-            false => same("data files", &then.data, &self.data, folder),
+            false => then.same_data(self, folder),
         }
+    }
+
+    /// Checks that this run has the data files of `now`.
+    fn same_data(&self, now: &Self, folder: &Path) -> Result<()> {
+        let (then, key) = match (&self.keyed, &now.keyed) {
+            (Some(then), Some(now)) if self.is_withheld() => (then, now),
+            _ => return same("data files", &self.data, &now.data, folder),
+        };
+        let here = folder.display();
+        if then.key != key.key {
+            log::info!(
+                "note: the data files of the run in {here} are not compared with those that are here: their hash has the key of another user, or of another machine"
+            );
+            return Ok(());
+        }
+        ensure!(
+            then.sha256 == KeyedHash::new(key.secret, then.nonce.clone(), &now.data).sha256,
+            "the run in {here} was begun with other data files: one of {} was not the same; restore it, or start a new run",
+            paths(&now.data)
+        );
+        Ok(())
+    }
+
+    fn is_withheld(&self) -> bool {
+        self.data.iter().any(|file| file.sha256.is_empty())
+    }
+
+    /// Removes the hashes of the data files of the run in `folder`, if they are to be withheld.
+    pub(crate) fn forget_data(folder: &Path) -> Result<()> {
+        let mut all = Self::read(folder)?;
+        if all.keyed.is_none() {
+            return Ok(());
+        }
+        all.data.iter_mut().for_each(|file| file.sha256.clear());
+        all.write(folder)
     }
 
     /// Returns what the models in the run folder `folder` learnt; `None` if it is no run folder, or
@@ -187,7 +232,7 @@ impl Manifest {
         let mut text = serde_json::to_vec_pretty(self)?;
         text.push(b'\n');
         let path = folder.join(FILE);
-        // who can guess a data file could check the guess by its hash
+        // while the run goes on, who can guess a data file could check the guess by its hash
         match self.book.is_some() {
             true => fl_files::write_secret(&path, &text),
             false => fl_files::write(&path, &text),
@@ -223,13 +268,49 @@ impl Manifest {
             "the run in {here} was begun by fl {then}, and this is fl {version}; resume it with that version, or start a new run"
         );
         same("libraries", &self.libraries, &now.libraries, folder)?;
-        same("data files", &self.data, &now.data, folder)
+        self.same_data(now, folder)
+    }
+}
+
+/// A hash of data files with a secret. Without the secret it tells nothing, also beside that of
+/// another run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct KeyedHash {
+    /// Names the secret.
+    key: String,
+    nonce: String,
+    sha256: String,
+    #[serde(skip)]
+    secret: [u8; 32],
+}
+
+impl KeyedHash {
+    fn new(secret: [u8; 32], nonce: String, files: &[FileHash]) -> Self {
+        let mut all = Sha256::new_with_prefix(secret).chain_update(&nonce);
+        files.iter().for_each(|file| all.update(&file.sha256));
+        let name = Sha256::new_with_prefix(secret).chain_update("name");
+        Self {
+            key: fl_core::hex(&name.finalize()),
+            nonce,
+            sha256: fl_core::hex(&all.finalize()),
+            secret,
+        }
     }
 }
 
 /// Returns `1.2` of `1.2.3`.
 fn minor(version: &str) -> Vec<&str> {
     version.splitn(3, '.').take(2).collect()
+}
+
+fn paths(all: &[FileHash]) -> String {
+    match all {
+        [] => "none".into(),
+        all => {
+            let all: Vec<&str> = all.iter().map(|file| &file.path[..]).collect();
+            all.join(", ")
+        }
+    }
 }
 
 /// Checks for the same bytes in the same order, at any paths.
@@ -245,14 +326,6 @@ fn same(what: &str, then: &[FileHash], now: &[FileHash], folder: &Path) -> Resul
             then.sha256
         );
     }
-    let paths = |all: &[FileHash]| match all {
-        [] => "none".to_string(),
-        all => all
-            .iter()
-            .map(|h| &h.path[..])
-            .collect::<Vec<_>>()
-            .join(", "),
-    };
     ensure!(
         then.len() == now.len(),
         "the run in {here} was begun with other {what}: {}; now there are {}",

@@ -169,6 +169,7 @@ impl StoppedRun {
         self.manifest.resumed.push(now.begun);
         self.manifest.spec_sha256 = now.spec_sha256;
         self.manifest.book = now.book;
+        self.manifest.keyed = now.keyed;
         self.manifest.write(&self.path)?;
         let (path, lock) = (self.path, self.lock);
         let folder = RunFolder::of(path, vec![hash], self.files, lock);

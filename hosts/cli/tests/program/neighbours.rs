@@ -1,7 +1,7 @@
 //! What a guarantee compares: two runs whose data are neighbours differ in nothing that has no
 //! noise.
 
-use crate::common::{fails, files, fl, json, out};
+use crate::common::{fails, files, fl, json, out, program};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
@@ -166,17 +166,15 @@ fn without_digests(text: &str) -> String {
     out
 }
 
-/// The files of a run by their paths, without what `PRIVACY.md` names: in `run.json` the times, the
-/// hashes of data files and the sealed hashes of rows; where the server sees bare answers, digests.
+/// The files of a run by their paths, without what `PRIVACY.md` names: in `run.json` the times and
+/// the keyed and sealed hashes; where the server sees bare answers, digests.
 fn files_of(run: &Path, bare: bool) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut all = BTreeMap::new();
     for path in files(run) {
         let mut bytes = fs::read(&path).unwrap();
         if path.ends_with("run.json") {
             let mut run: Value = serde_json::from_slice(&bytes).unwrap();
-            for file in run["data"].as_array_mut().unwrap() {
-                file["sha256"].take();
-            }
+            run["keyed"].take();
             let sealed = &mut run["book"]["data"]["sealed"];
             let length = sealed["text"].as_str().unwrap().len();
             *sealed = length.into();
@@ -580,4 +578,53 @@ fn a_nodes_own_row_must_not_be_public_where_something_is_guaranteed() {
     let (code, said) = fails(dir, &run);
     let why = "what it learns from would follow from all of its own rows (test rows are held out";
     assert!(code == 1 && said.contains(why), "{said}");
+}
+
+#[test]
+fn a_finished_run_tells_no_hash_of_a_file_and_still_finds_a_changed_one() {
+    let d = tempfile::tempdir().unwrap();
+    let dir = d.path();
+    six(dir);
+    let hash = |name: &str| {
+        let bytes = fs::read(dir.join(name)).unwrap();
+        fl_core::hex(&<sha2::Sha256 as sha2::Digest>::digest(bytes))
+    };
+    let hashes: Vec<String> = (0..6).map(|k| hash(&format!("{k}.csv"))).collect();
+    let tell = |run: &str| {
+        files(&dir.join(run)).iter().any(|path| {
+            let text = String::from_utf8_lossy(&fs::read(path).unwrap()).into_owned();
+            hashes.iter().any(|hash| text.contains(&hash[..16]))
+        })
+    };
+    let changed = |what: &[&str]| {
+        fs::write(dir.join("2.csv"), rows(700..720)).unwrap();
+        let (_, error) = fails(dir, what);
+        assert!(error.contains("begun with other data files"), "{error}");
+        six(dir);
+    };
+    fs::write(dir.join("c.yaml"), spec(CLIENT)).unwrap();
+    out(dir, &["run", "c.yaml", "--out", "r", "--stop-after", "1"]);
+    changed(&["run", "--resume", "r"]);
+    out(dir, &["run", "--resume", "r"]);
+    assert!(!tell("r"));
+    let attack = ["attack", "membership", "r", "--shadows", "2"];
+    changed(&attack);
+    out(dir, &attack);
+    // another user has no key, and reads that nothing was compared
+    let theirs = program()
+        .args(attack)
+        .current_dir(dir)
+        .env("XDG_DATA_HOME", dir.join("theirs"))
+        .output()
+        .unwrap();
+    let said = String::from_utf8(theirs.stderr).unwrap();
+    assert!(
+        said.contains("the data files of the run in r are not compared"),
+        "{said}"
+    );
+    // without an accountant the hashes say which files a result is of
+    let free = CLIENT.replace("  accountant:", "  # accountant:");
+    fs::write(dir.join("f.yaml"), spec(&free)).unwrap();
+    out(dir, &["run", "f.yaml", "--out", "f"]);
+    assert!(tell("f"));
 }

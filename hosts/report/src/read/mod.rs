@@ -153,7 +153,7 @@ impl Run {
     /// who guesses a file could check the guess, and the time of day, as two of them, of runs one
     /// after the other, show how long clients trained.
     fn hide_rows(&mut self) {
-        if self.has_own_files() {
+        if self.origin.keyed.is_some() || self.has_own_files() {
             self.origin.data.clear();
         }
         let day = self.origin.started.chars().take("2026-01-01".len());

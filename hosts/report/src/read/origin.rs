@@ -17,6 +17,8 @@ pub(crate) struct Origin {
     pub machine: String,
     pub libraries: Vec<FileHash>,
     pub data: Vec<FileHash>,
+    /// There if the hashes of these files are withheld once the run is done.
+    pub keyed: Option<serde::de::IgnoredAny>,
     pub book: Option<serde_json::Value>,
     pub resumed: Vec<ProcessSpan>,
     /// The first digits of the SHA-256 of each program, from the receipts.
