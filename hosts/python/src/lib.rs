@@ -95,6 +95,14 @@ fn guarantee(json: &str) -> PyResult<(String, Vec<String>)> {
     Ok((of.to_string(), of.caveats()))
 }
 
+/// The secret of this user for hashes of files with rows.
+#[pyfunction]
+fn key_of_files() -> PyResult<[u8; 32]> {
+    let key = fl_privacy::RowKey::of_user();
+    let key = key.map_err(|error| PyOSError::new_err(format!("{error:#}")))?;
+    Ok(key.of_files())
+}
+
 /// The text of a file of a run folder, which another user may have made.
 #[pyfunction]
 fn run_text(path: PathBuf) -> PyResult<String> {
@@ -159,10 +167,10 @@ mod _fl {
     #[pymodule_export]
     use super::{
         buffer::Buffer, check, command, engine::Node, guarantee, host::Host,
-        interference::interference, isolate_with, made::MadePart, metrics::metric_declared,
-        model::Model, parts::columns, parts::conformance, parts::declare, parts::near_kind,
-        parts::settings, parts::snapshot, parts::unused_answers, program, rate_conflict,
-        rate_in_round, run::Run, run_text, speed::seconds,
+        interference::interference, isolate_with, key_of_files, made::MadePart,
+        metrics::metric_declared, model::Model, parts::columns, parts::conformance, parts::declare,
+        parts::near_kind, parts::settings, parts::snapshot, parts::unused_answers, program,
+        rate_conflict, rate_in_round, run::Run, run_text, speed::seconds,
     };
 
     #[cfg(unix)]

@@ -1,5 +1,7 @@
 """Rows in memory: they are files by another name."""
 
+import hashlib
+import io
 import json
 import re
 from pathlib import Path
@@ -235,6 +237,20 @@ def test_a_client_without_rows_takes_part_where_a_guarantee_hides_it():
     empty = run({**given, "train": [given["train"][0], (inputs[:0], labels[:0]), given["train"][2]]}, private)
     assert full.guarantees == empty.guarantees and full.epsilon
     assert full.bytes == empty.bytes
+
+
+def test_no_reader_can_check_a_guess_of_rows_in_memory_or_count_them():
+    private = {key: value for key, value in fl.check(QUICK / "fedavg-private.yaml").items() if key != "data"}
+    given = {"train": list(clients().values()), "test": rows(50, 9), "classes": [0, 1, 2]}
+    results = run(given, private, sinks=[fl.sinks.JsonLines()])
+    guess = io.BytesIO()
+    np.save(guess, given["train"][1][0])
+    guessed = hashlib.sha256(guess.getvalue()).hexdigest()[:16]
+    told = "".join(path.read_text(errors="replace") for path in results.folder.rglob("*") if path.is_file())
+    assert "train.1.inputs." in told and guessed not in told
+    few, many = (run({**given, "train": [rows(n, 1, 2000) for _ in range(3)], "test": rows(50, 9, 2000)}, private) for n in (30, 6000))
+    hidden = lambda results: re.sub(r"\.[0-9a-f]{16}\.", ".", (results.folder / "spec.yaml").read_text())  # noqa: E731
+    assert hidden(few) == hidden(many)
 
 
 def test_the_ledger_knows_rows_in_memory_again():

@@ -1,7 +1,7 @@
 """Rows in memory as the data of a run: arrays, frames, data sets of PyTorch and of Hugging Face.
 
-They are written once beside the run folder, in files that are named by their hash, and the spec
-names these files. So a run on them is a run on files: with the same digest, resumed without them,
+They are written once beside the run folder, in files that are named by a hash with a key of the
+user, and the spec names these files. So a run on them is a run on files: with the same digest, resumed without them,
 in processes and on Flower.
 """
 
@@ -24,6 +24,7 @@ from urllib.parse import quote, unquote
 
 import numpy as np
 
+from .. import _fl
 from .._errors import Mistake, SpecError
 from .._spec import flow
 
@@ -429,10 +430,11 @@ class _Files:
 
 
 class _Hashed:
-    """A file that hashes what is written into it."""
+    """A file that hashes what is written into it. Readers of a spec cannot check a guess of rows by
+    the hash, for it has a key."""
 
     def __init__(self, file):
-        self.file, self.sha256, self.bytes = file, hashlib.sha256(), 0
+        self.file, self.sha256, self.bytes = file, hashlib.sha256(_fl.key_of_files()), 0
 
     def write(self, data):
         self.sha256.update(data)
@@ -557,7 +559,7 @@ def _write(given: dict[str, Any], options: _Options, files: _Files) -> Written:
     channels = given.get("channels")
     if table and channels is not None:
         raise _wrong("channels", "the rows are a table; leave it out")
-    common = {"format": "csv" if table else "npy" if channels is None else {"npy": {"channels": channels}}, "max-bytes": max(1 << 28, 2 * files.bytes + (1 << 20)) if 2 * files.bytes < _MAX_BYTES - (1 << 20) else _MAX_BYTES}
+    common = {"format": "csv" if table else "npy" if channels is None else {"npy": {"channels": channels}}, "max-bytes": _MAX_BYTES}
     common |= {key: given[key] for key in ("columns", "missing") if given.get(key) is not None}
     classes = {key: found for key in ("classes", "findings") if (found := getattr(options, key)) is not None}
     of_label = {"label": label[0]} if table and label[0] is not None else {}
@@ -588,10 +590,10 @@ def same_as(folder: Path, written: Written):
         return  # the program says what is wrong with the folder
     then = {}
     for one in recorded:
-        what, _, rest = Path(one["path"]).name.rpartition(f".{one['sha256'][:16]}.")
-        if not rest:
+        name = re.fullmatch(r"(.+)\.[0-9a-f]{16}\.(npy|csv)", Path(one["path"]).name)
+        if name is None:
             raise SpecError(f"data: the run in {folder} was begun with files ({one['path']}), not with rows in memory; leave data out")
-        then[what] = Path(one["path"])
+        then[name[1]] = Path(one["path"])
     for what in [*written.files, *(what for what in then if what not in written.files)]:
         if what not in then or what not in written.files:
             why = "the run was begun without them" if what not in then else "they are missing, and the run was begun with them"
