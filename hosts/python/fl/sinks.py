@@ -144,10 +144,19 @@ class Prometheus(Sink):
 
 class _Scalars(Sink):
     """A sink that cannot take numbers back: where the run ends without a guarantee, the last
-    epsilon is NaN."""
+    epsilon is NaN. With an accountant the day stands for every time."""
 
     def __init__(self) -> None:
         self._number, self._held, self._last = 0, set[str](), dict[str, str]()
+        self._day: float | None = None
+
+    def begin(self, run: dict[str, Any]) -> None:
+        # two times show how long clients trained, which follows their data
+        self._day = time.time() // 86400 * 86400 if "accountant" in run["spec"].get("parts", {}) else None
+
+    def _time(self) -> float:
+        """The seconds since 1970; with an accountant those of the day's begin."""
+        return time.time() if self._day is None else self._day
 
     def _scalars(self, step: Mapping[str, Any]) -> dict[str, float]:
         found = scalars(step)
@@ -175,11 +184,15 @@ class TensorBoard(_Scalars):
     def begin(self, run: dict[str, Any]) -> None:
         from tensorboard.compat.proto.event_pb2 import Event
         from tensorboard.compat.proto.summary_pb2 import Summary
-        from tensorboard.summary.writer.event_file_writer import EventFileWriter
+        from tensorboard.summary.writer.record_writer import RecordWriter
 
+        super().begin(run)
         self._event, self._summary = Event, Summary
         folder = Path(run["folder"]) / "events" if self.path is None else Path(self.path) / Path(run["folder"]).name
-        self._writer = EventFileWriter(str(folder))
+        folder.mkdir(parents=True, exist_ok=True)
+        number = len([*folder.glob("events.out.tfevents.*")])
+        self._writer = RecordWriter((folder / f"events.out.tfevents.{int(self._time()):010d}.fl.{number:06d}").open("xb"))
+        self._add(file_version="brain.Event:2")
 
     def step(self, step: dict[str, Any]) -> None:
         known = {f"epsilon.{who}": text for who, text in caveats(step).items()}
@@ -205,8 +218,10 @@ class TensorBoard(_Scalars):
         return found
 
     def _write(self, values: Iterable[Any]) -> None:
-        event = self._event(step=self._number, wall_time=time.time(), summary=self._summary(value=values))
-        self._writer.add_event(event)
+        self._add(step=self._number, summary=self._summary(value=values))
+
+    def _add(self, **about: Any) -> None:
+        self._writer.write(self._event(wall_time=self._time(), **about).SerializeToString())
         self._writer.flush()
 
 
@@ -222,11 +237,12 @@ class MlFlow(_Scalars):
     def begin(self, run: dict[str, Any]) -> None:
         from mlflow.tracking import MlflowClient
 
+        super().begin(run)
         self._client = MlflowClient(tracking_uri=self.uri)
         name = self.experiment or run["name"]
         experiment = self._client.get_experiment_by_name(name)
         number = experiment.experiment_id if experiment else self._client.create_experiment(name)
-        self._run = self._client.create_run(number, run_name=Path(run["folder"]).name).info.run_id
+        self._run = self._client.create_run(number, start_time=self._now(), run_name=Path(run["folder"]).name).info.run_id
         for path, value in _flat(run["spec"]).items():
             self._client.log_param(self._run, path, str(value)[:500])
 
@@ -234,7 +250,7 @@ class MlFlow(_Scalars):
         before = self._last
         for name, value in self._scalars(step).items():
             if math.isfinite(value):
-                self._client.log_metric(self._run, name, value, step=step["number"])
+                self._client.log_metric(self._run, name, value, timestamp=self._now(), step=step["number"])
         self._tags({who: text for who, text in self._last.items() if before.get(who) != text})
 
     def _tags(self, told: Mapping[str, str]) -> None:
@@ -246,17 +262,20 @@ class MlFlow(_Scalars):
         told, lost = self._ended(end)
         self._tags(told)
         for name, value in lost.items():
-            self._client.log_metric(self._run, name, value, step=self._number)
+            self._client.log_metric(self._run, name, value, timestamp=self._now(), step=self._number)
         if outcome:
             self._client.set_tag(self._run, "fl.digest", outcome["digest"])
             self._client.set_tag(self._run, "fl.folder", outcome["out"] or "")
         stopped = outcome and outcome.get("stopped")
-        self._client.set_terminated(self._run, "KILLED" if stopped else "FINISHED" if outcome else "FAILED")
+        self._client.set_terminated(self._run, "KILLED" if stopped else "FINISHED" if outcome else "FAILED", end_time=self._now())
+
+    def _now(self) -> int:
+        return int(1000 * self._time())
 
 
 class Wandb(_Scalars):
     """A run of Weights & Biases, offline in the run folder unless `mode` is `online`; `wandb sync`
-    uploads it later. Needs `wandb`."""
+    uploads it later. It keeps times of its own, with an accountant too. Needs `wandb`."""
 
     def __init__(self, project: str | None = None, mode: Literal["offline", "online"] = "offline"):
         super().__init__()
@@ -268,6 +287,9 @@ class Wandb(_Scalars):
     def begin(self, run: dict[str, Any]) -> None:
         import wandb
 
+        super().begin(run)
+        if self._day is not None:
+            warnings.warn("Weights & Biases keeps the time of each step, which follows the clients' data; no epsilon covers it", RuntimeWarning, stacklevel=2)
         about = {"project": self.project or run["name"], "name": Path(run["folder"]).name, "config": run["spec"]}
         self._run = wandb.init(**about, dir=os.path.abspath(run["folder"]), mode=self.mode, reinit="create_new", settings=wandb.Settings(console="off", silent=True))
 

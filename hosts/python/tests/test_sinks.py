@@ -167,6 +167,10 @@ def test_tensorboard_describes_an_epsilon_and_takes_it_back():
         return results, events, text.tensor_proto.string_val[0].decode()
 
     results, events, told = run(out="whole")
+    times = {one.wall_time for one in events.Scalars("bytes/up")}
+    assert len(times) == 1 and times.pop() % 86400 == 0, "when steps end follows the clients' data"
+    (file,) = Path("events/whole").iterdir()
+    assert int(file.name.split(".")[3]) % 86400 == 0
     assert events.SummaryMetadata("epsilon/readers").summary_description == ESTIMATE
     assert events.Scalars("epsilon/readers")[-1].value == pytest.approx(results.epsilon, rel=1e-6)
     assert told.startswith("epsilon ") and "not a guarantee" in told
@@ -185,6 +189,8 @@ def test_mlflow_tells_the_guarantee_and_takes_an_epsilon_back(monkeypatch):
         results = fl.run(QUICK / "dp-fedavg.yaml", {"protocol.rounds": 3}, sinks=sinks, quiet=True, **how)
         (found,) = client.search_runs([client.get_experiment_by_name(f"of {said}").experiment_id])
         assert found.data.tags["fl.guarantee.readers"].startswith(said)
+        times = {one.timestamp for one in client.get_metric_history(found.info.run_id, "bytes.up")}
+        assert times == {found.info.start_time} == {found.info.end_time} and found.info.start_time % 86_400_000 == 0
         last = client.get_metric_history(found.info.run_id, "epsilon.readers")[-1].value
         assert math.isnan(last) if how else last == results.epsilon
         assert how or "not a guarantee" in found.data.tags["fl.guarantee.readers"]
