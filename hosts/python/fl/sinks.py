@@ -23,6 +23,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+
 from . import _fl
 from ._errors import SpecError
 from ._steps import step_report
@@ -212,7 +214,10 @@ class TensorBoard(_Scalars):
         self._writer.close()
 
     def _value(self, name: str, value: float, about: str) -> Any:
-        found = self._summary.Value(tag=name.replace(".", "/"), simple_value=value)
+        single = np.float32(value)  # in single precision, as TensorBoard has them
+        if name.startswith("epsilon.") and float(single) < value:
+            single = np.nextafter(single, np.float32(np.inf))
+        found = self._summary.Value(tag=name.replace(".", "/"), simple_value=float(single))
         if about:
             found.metadata.summary_description = about
         return found
