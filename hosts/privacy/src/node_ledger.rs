@@ -12,6 +12,9 @@ use std::collections::{BTreeMap, BTreeSet};
 /// nothing.
 pub type AnswerKey = [u8; 32];
 
+/// Stands for all answers that had no price.
+const UNPRICED: AnswerKey = [0; 32];
+
 /// The releases of one answer.
 #[derive(PartialEq, Serialize, Deserialize)]
 struct Answer {
@@ -53,9 +56,27 @@ impl NodeLedger {
 
     /// Returns the releases of all answers except these.
     pub fn beside(&self, paid: &[AnswerKey]) -> Vec<PrivacyEvent> {
-        let paid: BTreeSet<String> = paid.iter().map(|key| hex(key)).collect();
+        let paid = paid.iter().chain([&UNPRICED]);
+        let paid: BTreeSet<String> = paid.map(|key| hex(key)).collect();
         let others = self.all.iter().filter(|(key, _)| !paid.contains(*key));
         others.flat_map(|(_, events)| events.clone()).collect()
+    }
+
+    /// Returns why the first answer without a price had none, if one left the node.
+    pub fn unpriced(&self) -> Option<String> {
+        let events = self.all.get(&hex(&UNPRICED))?;
+        events.first().map(ToString::to_string)
+    }
+
+    /// Records that an answer has no price, if it is the first. As [`NodeLedger::charge`].
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn charge_unpriced(&mut self, why: String) -> Result<()> {
+        match self.has(&[UNPRICED]) {
+            true => Ok(()),
+            false => self.charge(UNPRICED, vec![PrivacyEvent::Unaccounted { why }]),
+        }
     }
 
     /// Charges an answer's releases; they are on the disk before the answer is sent. The ledger

@@ -123,7 +123,7 @@ impl Node {
             .with_context(|| format!("client {id} is not at this node"))?
             .clone();
         self.agrees(request, body)?;
-        self.takes_part(&request.want)?;
+        let unpriced = self.takes_part(&request.want)?;
         let own = self.served.own.is_some();
         if request.want == RequestKind::Hello {
             if own {
@@ -198,6 +198,11 @@ impl Node {
                 self.ledger.has(&live.kept.now.paid),
                 "the ledger of the node's home lacks answers of this run: an older copy was restored; restore the newest"
             );
+            // no budget that the node gets later could hold
+            let noted = unpriced.map_or(Ok(()), |why| self.ledger.charge_unpriced(why));
+            self.withheld(noted)?;
+            let kept = self.served.own.as_ref();
+            kept.map_or(Ok(()), |own| own.keeps_budget(&self.ledger))?;
             // if the node ended before it could send this answer, its cost is not paid twice
             let paid = [&live.kept.now.paid[..], &[key]].concat();
             let past = self.ledger.beside(&paid);
@@ -384,10 +389,10 @@ impl Node {
     }
 
     /// Checks that the node takes part in such a run, and may send such an answer.
-    fn takes_part(&self, want: &RequestKind) -> Result<()> {
+    fn takes_part(&self, want: &RequestKind) -> Result<Option<String>> {
         let served = &self.served;
         let Some(own) = &served.own else {
-            return Ok(());
+            return Ok(None);
         };
         let context = BuildContext {
             task: served.task.clone(),
@@ -395,8 +400,10 @@ impl Node {
         };
         let (parts, noise) = (&served.maker.parts, served.maker.noise.kind());
         let tests = !served.maker.held_out.is_empty();
-        own.takes_part(served.protocol.as_ref(), parts, &context, (noise, tests))?;
-        own.allows(served.protocol.as_ref(), parts, &context, want)
+        let protocol = served.protocol.as_ref();
+        let unpriced = own.takes_part(protocol, parts, &context, (noise, tests))?;
+        own.allows(protocol, parts, &context, want)?;
+        Ok(unpriced)
     }
 
     /// As [`Node::told`], of what the node does with its home, whose files an error may quote.

@@ -9,6 +9,7 @@ use fl_core::settings::above;
 use fl_core::{
     BuildContext, COUNTS, Examples, Labels, Parts, Problem, Protocol, RequiredInputs, Result,
 };
+use fl_privacy::NodeLedger;
 use sha2::{Digest, Sha256};
 
 fl_core::settings! {
@@ -44,6 +45,7 @@ pub struct NodeData {
 
 impl NodeData {
     /// Checks that the node can take part. `tests` tells whether it has test rows of its own.
+    /// Returns why its answers have no price, if so.
     ///
     /// # Errors
     /// If its data do not fit, or its budget cannot be kept with such a spec.
@@ -53,7 +55,7 @@ impl NodeData {
         parts: &Parts,
         context: &BuildContext,
         (noise, tests): (Noise, bool),
-    ) -> Result<()> {
+    ) -> Result<Option<String>> {
         ensure!(
             self.unfit.is_none(),
             "its own data do not fit the spec; its node's log says why"
@@ -62,9 +64,6 @@ impl NodeData {
             !protocol.pools_data(),
             "the protocol pools the data of all clients, and the data of this node stay here"
         );
-        let Some(epsilon) = self.policy.epsilon else {
-            return Ok(());
-        };
         // whatever the server does about a node that fails, it sees that the node failed
         let faults = fl_core::settings::defaults();
         let seen = fl_core::exposed(protocol, parts, context, &faults);
@@ -89,11 +88,31 @@ impl NodeData {
                 "the clients' own models (`{}`) are measured, and that has no price (set `evaluate-clients: false`, if the protocol has that)",
                 slot.name
             ),
-            None => return Ok(()),
+            None => return Ok(None),
         };
-        bail!(Problem::Budget(format!(
-            "its lifetime budget of epsilon {epsilon} cannot be guaranteed: {why}"
-        )))
+        match self.policy.epsilon {
+            Some(_) => Err(self.budget_fails(&why)),
+            None => Ok(Some(why)),
+        }
+    }
+
+    /// Checks that no answer of an earlier run had no price.
+    ///
+    /// # Errors
+    /// If one had none, and the node has a budget.
+    pub(crate) fn keeps_budget(&self, ledger: &NodeLedger) -> Result<()> {
+        match ledger.unpriced().filter(|_| self.policy.epsilon.is_some()) {
+            Some(why) => {
+                Err(self.budget_fails(&format!("an answer of an earlier run had no price: {why}")))
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn budget_fails(&self, why: &str) -> Error {
+        let epsilon = self.policy.epsilon.unwrap_or_default();
+        let why = format!("its lifetime budget of epsilon {epsilon} cannot be guaranteed: {why}");
+        Problem::Budget(why).into()
     }
 
     /// Checks that an answer may leave.

@@ -4,6 +4,7 @@ use crate::common::{fails, fl, json, out, quick};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
+use std::process::Output;
 
 const SET: &str = "{ files: { format: csv, train: TRAIN, test: all.csv, label: income, classes: [low, high],
     columns: { age: { number: { range: [0, 100] } }, job: { category: { of: [cook, nurse] } } } } }";
@@ -372,6 +373,65 @@ parts: { model: { use: linear }, ensemble: { use: mean-labels }, sampling: { use
     // without a budget it takes part
     let nodes = [node(0, ""), node(1, "")];
     json(dir, &own(&nodes, &["--out", "free"]));
+}
+
+#[test]
+fn a_budget_is_refused_by_a_node_that_has_given_an_answer_without_a_price() {
+    let d = tempfile::tempdir().unwrap();
+    let dir = d.path();
+    let spec = |noise: &str, private: &str| {
+        format!(
+            "name: m
+noise: {noise}
+data: {{ set: {{ blobs: {{ train: 200, test: 40, seed: 9 }} }}, clients: 2, split: own }}
+protocol: {{ use: fedavg, rounds: 1, local: {{ epochs: 1, batch: 16 }} }}
+parts: {{ model: {{ use: linear }}, aggregator: {{ use: mean, weigh: uniform }}{private} }}
+"
+        )
+    };
+    let mechanism = ", privacy: { use: gaussian-update, clip: 0.5, noise-multiplier: 1.0 }, accountant: { use: analytic-gaussian, delta: 1e-5 }";
+    let budget = "policy: { epsilon: 100 }";
+    let node = |k: usize, policy: &str| {
+        let folder = dir.join(k.to_string());
+        let _ = fs::create_dir(&folder);
+        let rows = format!("{{ blobs: {{ train: 100, test: 20, seed: {k} }} }}");
+        write(&folder, k, &rows, policy);
+        format!("--node={k}/node.yaml")
+    };
+    let run = |policy: &str, out: &str, text: String| {
+        fs::write(dir.join("own.yaml"), text).unwrap();
+        let nodes = [node(0, policy), node(1, policy)];
+        fl(dir, &own(&nodes, &["--out", out]))
+    };
+    let fine = |o: &Output| assert!(o.status.success(), "{}", String::from_utf8_lossy(&o.stderr));
+    for (name, noise, private) in [("bare", "system", ""), ("seeded", "seeded", mechanism)] {
+        // what has a price leaves the budget as it is
+        fine(&run(
+            "",
+            &format!("{name}-before"),
+            spec("system", mechanism),
+        ));
+        fine(&run(
+            budget,
+            &format!("{name}-within"),
+            spec("system", mechanism),
+        ));
+        fine(&run("", name, spec(noise, private)));
+        let refused = run(budget, &format!("{name}-after"), spec("system", mechanism));
+        let error = String::from_utf8(refused.stderr).unwrap();
+        let why = "cannot be guaranteed: an answer of an earlier run had no price: ";
+        assert!(error.contains(why), "{error}");
+        assert!(!refused.status.success());
+        // without a budget it takes part as before
+        fine(&run(
+            "",
+            &format!("{name}-again"),
+            spec("system", mechanism),
+        ));
+        for k in ["0", "1"] {
+            fs::remove_dir_all(dir.join(k)).unwrap();
+        }
+    }
 }
 
 /// Three towns with files of different sizes: the client `k` has `20 + 10 k` rows in `mine.csv`,
