@@ -247,7 +247,8 @@ fn open(spec: &Spec<DataSpec>, options: &AuditOptions<'_>) -> Result<()> {
         }
         Err(error) => return Err(error).with_context(|| format!("reading {}", path.display())),
     }
-    fl_files::write(&path, &serde_json::to_vec_pretty(&plan)?)
+    // who can guess a data file could check the guess by its hash
+    fl_files::write_secret(&path, &serde_json::to_vec_pretty(&plan)?)
 }
 
 /// Many runs of neighbouring data sets.
