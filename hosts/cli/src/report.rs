@@ -7,7 +7,7 @@ use fl_core::regular_file::open_regular;
 use fl_engine::RUN_PAGE;
 use fl_privacy::AccountantId;
 use fl_registry::Catalogue;
-use fl_report::Run;
+use fl_report::{Run, Section};
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
@@ -98,7 +98,7 @@ pub fn report(args: &ReportArgs, catalogue: &Catalogue) -> Done {
     fl_files::write(&out, page.as_bytes())?;
     let mut written = vec![out];
     if let Some(dir) = &args.paper {
-        written.extend(paper(dir, &runs, &page, catalogue)?);
+        written.extend(paper(dir, &runs, (&page, joint), catalogue)?);
     }
     let written: Vec<String> = written
         .iter()
@@ -107,25 +107,32 @@ pub fn report(args: &ReportArgs, catalogue: &Catalogue) -> Done {
     print(written.join("\n"))
 }
 
-/// Writes tables, pictures and references of runs into a folder. Returns the files.
+/// Writes tables, pictures and references of runs into a folder; `joint` is what they guarantee
+/// together. Returns the files.
 fn paper(
     dir: &Path,
     runs: &[Run],
-    page: &str,
+    (page, joint): (&str, Option<Section>),
     catalogue: &Catalogue,
 ) -> anyhow::Result<Vec<PathBuf>> {
     std::fs::create_dir_all(dir).with_context(|| format!("making {}", dir.display()))?;
     let table = fl_report::results_table(runs);
+    let pictures = fl_report::picture_files(page, &table.notes);
     let specs = runs.iter().map(|run| &run.spec);
     let mut files = vec![
         ("results.csv".to_string(), fl_report::table_csv(&table)?),
-        ("results.tex".into(), fl_report::tables_tex(&[table]).into()),
         (
             "methods.bib".into(),
             fl_report::bibliography(specs, catalogue.parts()).into(),
         ),
     ];
-    for picture in fl_report::picture_files(page) {
+    if let Some(joint) = &joint {
+        files.push(("privacy.csv".into(), fl_report::table_csv(joint)?));
+    }
+    let tables: Vec<Section> = [table].into_iter().chain(joint).collect();
+    let tex = fl_report::tables_tex(&tables);
+    files.push(("results.tex".into(), tex.into()));
+    for picture in pictures {
         let of = picture.files().into_iter();
         let of = of.map(|(ending, content)| (format!("{}.{ending}", picture.name), content.into()));
         files.extend(of);

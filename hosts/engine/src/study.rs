@@ -519,7 +519,7 @@ impl<'a> CheckedStudy<'a> {
         fl_files::write(&bib, fl_report::bibliography(specs, &parts).as_bytes())?;
         for (table, made) in self.tables.iter().zip(tables) {
             let page = fl_report::study(name, std::slice::from_ref(&made.section), &[]);
-            for picture in fl_report::picture_files(&page) {
+            for picture in fl_report::picture_files(&page, &made.section.notes) {
                 for (ending, content) in picture.files() {
                     let file = to(&format!("-{}-{}.{ending}", table.name, picture.name));
                     fl_files::write(&file, content)?;

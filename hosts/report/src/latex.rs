@@ -4,8 +4,7 @@ use crate::{Section, cell};
 use fl_core::Result;
 use std::fmt::Write;
 
-/// Returns every table as LaTeX, for `\input`. It needs the package `booktabs`. What is noted below
-/// a table stands in comments.
+/// Returns every table with its notes as LaTeX, for `\input`. It needs the package `booktabs`.
 pub fn tables_tex(sections: &[Section]) -> String {
     let mut out = String::from("% made by fl; needs \\usepackage{booktabs}\n");
     for section in sections {
@@ -22,21 +21,29 @@ pub fn tables_tex(sections: &[Section]) -> String {
         out += &row(&section.head);
         out += "    \\midrule\n";
         section.rows.iter().for_each(|cells| out += &row(cells));
-        out += "    \\bottomrule\n  \\end{tabular}\n\\end{table}\n";
+        out += "    \\bottomrule\n  \\end{tabular}\n";
         for note in &section.notes {
-            let _ = writeln!(out, "% {}", note.replace(['\n', '\r'], " "));
+            let _ = writeln!(out, "  \\par\\footnotesize {}", escaped(note));
         }
+        out += "\\end{table}\n";
     }
     out
 }
 
-/// Returns a table as CSV.
+/// Returns a table as CSV, with its notes in rows of their own.
 ///
 /// # Errors
 /// If it cannot be written.
 pub fn table_csv(section: &Section) -> Result<Vec<u8>> {
     let mut out = csv::Writer::from_writer(Vec::new());
-    for row in [&section.head].into_iter().chain(&section.rows) {
+    let note = |note: &String| {
+        let mut row = vec![String::new(); section.head.len().max(1)];
+        row[0].clone_from(note);
+        row
+    };
+    let notes: Vec<Vec<String>> = section.notes.iter().map(note).collect();
+    let rows = [&section.head].into_iter().chain(&section.rows);
+    for row in rows.chain(&notes) {
         out.write_record(row.iter().map(|text| cell(text).into_owned()))?;
     }
     Ok(out.into_inner()?)
@@ -93,8 +100,8 @@ mod tests {
     \\{\\textasciitilde{}\\textasciicircum{}\\textbackslash{}\\} & $<$1 \\\\
     \\bottomrule
   \\end{tabular}
+  \\par\\footnotesize 2 runs are open
 \\end{table}
-% 2 runs are open
 ";
         assert_eq!(tex, due);
     }

@@ -38,9 +38,13 @@ impl PictureFile {
     }
 }
 
-/// Returns the plots of a page that this crate made. The legend is a part of each picture. Maps of
-/// counts are left out.
-pub fn picture_files(page: &str) -> Vec<PictureFile> {
+/// Returns the plots of a page that this crate made. The legend is a part of each picture, and so is
+/// what `notes` say of an epsilon in it. Maps of counts are left out.
+pub fn picture_files(page: &str, notes: &[String]) -> Vec<PictureFile> {
+    let of_epsilon = |title: &str| match title.contains("epsilon") {
+        true => notes.iter().filter(|n| n.starts_with("Epsilon")).collect(),
+        false => Vec::new(),
+    };
     let mut all: Vec<PictureFile> = Vec::new();
     for figure in page.split("<figure>").skip(1) {
         let figure = figure.split("</figure>").next().unwrap_or_default();
@@ -52,11 +56,13 @@ pub fn picture_files(page: &str) -> Vec<PictureFile> {
         let legend = between(figure, "<ul class=\"legend\">", "</ul>").unwrap_or_default();
         // runs of a comparison have pictures of one name
         if !all.iter().any(|known| known.name == title) {
-            all.extend(alone(svg, legend).map(|svg| PictureFile {
-                name: title,
-                pdf: pdf(&svg),
-                svg,
-            }));
+            all.extend(
+                alone(svg, legend, &of_epsilon(&title)).map(|svg| PictureFile {
+                    name: title,
+                    pdf: pdf(&svg),
+                    svg,
+                }),
+            );
         }
     }
     all
@@ -80,8 +86,11 @@ fn between<'t>(text: &'t str, from: &str, to: &str) -> Option<&'t str> {
     Some(rest.split_once(to)?.0)
 }
 
-/// A picture with its own style and legend.
-fn alone(svg: &str, legend: &str) -> Option<String> {
+/// The most letters of a line of a note.
+const LETTERS: usize = 90;
+
+/// A picture with its own style, its legend and these notes.
+fn alone(svg: &str, legend: &str, notes: &[&String]) -> Option<String> {
     let (size, body) = svg.split_once('"')?;
     let (_, body) = body.split_once('>')?;
     let mut size = size.split(' ').skip(2).map(str::parse::<f64>);
@@ -100,6 +109,24 @@ fn alone(svg: &str, legend: &str) -> Option<String> {
              <text class=\"name\" x=\"92\" y=\"{text}\">{label}</text>"
         );
         at += LINE;
+    }
+    for note in notes {
+        let mut rows = vec![String::new()];
+        for word in note.split_whitespace() {
+            match rows.last_mut() {
+                Some(row) if row.len() + word.len() < LETTERS => *row += &format!(" {word}"),
+                _ => rows.push(word.into()),
+            }
+        }
+        for row in rows {
+            let text = maud::html! { (row.trim_start()) }.into_string();
+            let _ = write!(
+                lines,
+                "<text class=\"name\" x=\"8\" y=\"{}\">{text}</text>",
+                at + LINE / 2.0 + 4.0
+            );
+            at += LINE;
+        }
     }
     Some(format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{at}\" \
@@ -164,7 +191,7 @@ mod tests {
             "{page}{}",
             figure("flat", "", &maud::html! {}, &[], &table(&[], &[])).into_string()
         );
-        let all = picture_files(&page);
+        let all = picture_files(&page, &[]);
         assert_eq!(all.len(), 1);
         let PictureFile { name, svg, pdf } = &all[0];
         assert_eq!(name, "y-by-x");

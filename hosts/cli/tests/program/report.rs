@@ -526,6 +526,37 @@ fn a_report_for_a_paper_has_tables_pictures_and_references() {
     }
 }
 
+#[test]
+fn what_readers_must_know_of_an_epsilon_stands_in_tables_for_a_paper() {
+    let dir = tempfile::tempdir().unwrap();
+    let d = dir.path();
+    for (name, noise) in [("a", "noise=seeded"), ("b", "noise=system")] {
+        let short = ["--set", "protocol.rounds=2", "--set", noise];
+        let spec = spec("dp-fedavg");
+        out(d, &[&["run", &spec, "--out", name], &short[..]].concat());
+    }
+    out(d, &["report", "a", "b", "--paper", "paper"]);
+    let read = |name: &str| fs::read_to_string(d.join("paper").join(name)).unwrap();
+    let estimate = "Epsilon of a against readers of the results is an estimate";
+    let tex = read("results.tex");
+    let printed: Vec<&str> = tex.lines().filter(|line| !line.starts_with('%')).collect();
+    let printed = printed.join("\n");
+    assert!(
+        read("results.csv").contains(estimate),
+        "{}",
+        read("results.csv")
+    );
+    assert!(printed.contains(estimate), "{tex}");
+    let picture = read("accuracy-against-epsilon-against-readers-of-the-results.svg");
+
+    assert!(picture.contains(estimate), "{picture}");
+    // what both say of the same rows
+    for said in [printed, read("privacy.csv")] {
+        assert!(said.contains("readers of the results"), "{said}");
+        assert!(said.contains("sees all their releases"), "{said}");
+    }
+}
+
 /// Titles stand in the READMEs of the parts' crates; the file for BibTeX has the same.
 #[test]
 fn every_paper_of_a_part_has_an_entry_with_the_title_of_its_page() {
