@@ -13,7 +13,7 @@ use fl_data::DataSpec;
 use fl_privacy::AccountantId;
 use fl_privacy::{accountant, own_parts};
 use fl_registry::{Catalogue, Document, Mistake, Mistakes, SourcePosition, Spec};
-use fl_report::NEGATIVE_TRANSFER;
+use fl_report::{NEGATIVE_TRANSFER, Run};
 use fl_study::{BuiltTable, COSTS, Cell, RunResult, RunResults, RunSpec, Study, StudyFile, Table};
 use sha2::{Digest, Sha256};
 use std::collections::btree_map::Entry;
@@ -481,7 +481,17 @@ impl<'a> CheckedStudy<'a> {
         };
         let parts = self.parts();
         let make = |id: &AccountantId| accountant(&parts, id);
-        let totals = fl_study::totals(&self.tables, &self.results, &place, &make);
+        // one that is not done may have released all that it may
+        let begun = self.runs.iter().filter_map(|(run, checked)| {
+            let folder = self.folder(&checked.key);
+            let open = !self.results.contains_key(run) && folder.join("run.json").exists();
+            open.then(|| {
+                let opened = Run::open_brief(&folder);
+                (folder, (place(run).unwrap_or_default(), opened))
+            })
+        });
+        let begun = begun.collect();
+        let totals = fl_study::totals(&self.tables, &self.results, &begun, &place, &make);
         let text = tables.iter().chain(&totals).map(|made| &made.markdown);
         let text: Vec<&str> = text.map(|text| text.trim_end()).collect();
         BuiltStudy {

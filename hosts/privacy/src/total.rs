@@ -1,6 +1,6 @@
 //! The joint guarantee of several runs on the same rows.
 
-use crate::entry::Entry;
+use crate::entry::{Entry, State};
 use crate::record::{AccountantId, Bound};
 use crate::rows::DataId;
 use fl_core::privacy::{
@@ -175,6 +175,18 @@ pub fn rule(runs: &[&Entry], observer: Observer) -> String {
     }
     if splits(runs).len() > 1 {
         rule += "; a row counts as the worst client's in each split";
+    }
+    let open = |run: &&&Entry| !matches!(run.state, State::Settled(_));
+    match runs.iter().filter(open).count() {
+        0 => {}
+        1 => {
+            rule += "; one run is not done, and if it failed or was stopped because of rows, nothing covers that"
+        }
+        n => {
+            rule += &format!(
+                "; {n} runs are not done, and if one failed or was stopped because of rows, nothing covers that"
+            )
+        }
     }
     rule
 }

@@ -50,7 +50,7 @@ pub use results_file::{ResultLine, ResultsFile};
 pub use stats::{Paired, Sample, paired};
 pub use study_file::{Cell, StudyFile};
 pub use tables::{BuiltTable, made};
-pub use totals::{joint, totals};
+pub use totals::{BegunRun, joint, totals};
 
 /// The most runs of one study.
 const MAX_RUNS: usize = 100_000;

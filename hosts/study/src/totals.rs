@@ -4,17 +4,22 @@ use crate::cells::cell;
 use crate::model::{RunSpec, Table};
 use crate::results::RunResults;
 use crate::tables::{BuiltTable, CsvLine};
+use fl_core::Result;
 use fl_core::privacy::Protection;
 use fl_privacy::{Entry, MakeAccountant, data_sets, rule};
 use fl_report::{Run, Section};
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-/// Returns the joint guarantees of the runs of these tables, as [`joint`]. `place` names a run's
-/// row.
-pub fn totals(
-    tables: &[Table],
-    answers: &RunResults,
+/// A run that has begun and is not done, with the name of its row.
+pub type BegunRun = (String, Result<Run>);
+
+/// Returns the joint guarantees of the runs of these tables, as [`joint`]. `begun` are those that
+/// are not done, by their folders. `place` names a run's row.
+pub fn totals<'a>(
+    tables: &'a [Table],
+    answers: &'a RunResults,
+    begun: &'a BTreeMap<PathBuf, BegunRun>,
     place: &dyn Fn(&RunSpec) -> Option<String>,
     make: MakeAccountant<'_>,
 ) -> Option<BuiltTable> {
@@ -26,14 +31,20 @@ pub fn totals(
         // equal specs are one run, in one folder
         Some((&*run.path, (place(spec)?, run)))
     });
-    let done: BTreeMap<&Path, (String, &Run)> = done.collect();
+    let mut runs: BTreeMap<&Path, (String, &Run)> = done.collect();
+    let open = |(folder, (name, run)): (&'a PathBuf, &'a BegunRun)| {
+        Some((&**folder, (name.clone(), run.as_ref().ok()?)))
+    };
+    runs.extend(begun.iter().filter_map(open));
     // what a failed run has released is not known here, so nothing holds for all
-    let unknown = match answers.values().filter(|result| result.is_err()).count() {
+    let unread = begun.values().filter(|(_, run)| run.is_err());
+    let failed = answers.values().filter(|result| result.is_err());
+    let unknown = match failed.count() + unread.count() {
         0 => None,
         1 => Some("a failed run may have released more".into()),
         failed => Some(format!("{failed} failed runs may have released more")),
     };
-    joint_beside(done.into_values(), unknown, make)
+    joint_beside(runs.into_values(), unknown, make)
 }
 
 /// Returns the joint guarantees of those of these runs that learnt from the same rows, composed as

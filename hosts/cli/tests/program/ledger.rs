@@ -690,6 +690,11 @@ fn a_run_that_is_not_done_counts_on_a_page() {
     out(dir, &["run", "s.yaml", "--out", "R"]);
     out(dir, &["run", "s.yaml", "--out", "S", "--stop-after", "2"]);
     same_on_page(dir, &["R", "S"]);
+    let page = fs::read_to_string(dir.join("page.html")).unwrap();
+    for said in [page, flat(&out(dir, &["ledger", "show", "l"]))] {
+        let due = "one run is not done, and if it failed or was stopped because of rows, nothing covers that";
+        assert!(said.contains(due), "{said}");
+    }
 }
 
 #[test]

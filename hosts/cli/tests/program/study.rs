@@ -875,3 +875,47 @@ fn totals_are_those_that_a_hand_computes() {
 fn text_of(done: &Output) -> String {
     text(&done.stderr)
 }
+
+#[test]
+fn a_run_of_a_study_that_is_not_done_counts_in_its_total() {
+    let d = tempfile::tempdir().unwrap();
+    let dir = d.path();
+    let base = root().join("specs/quick/dp-fedavg.yaml");
+    let base = base.display();
+    let text = format!(
+        "name: s\ntables:\n- name: t\n  base: '{base}'\n  seeds: 1\n  columns: [mean]\n  grid: {{ protocol.rounds: [2, 3] }}\n"
+    );
+    fs::write(dir.join("s.yaml"), text).unwrap();
+    let base = base.to_string();
+    let longer = [
+        "--set",
+        "protocol.rounds=3",
+        "--stop-after",
+        "1",
+        "--out",
+        "r",
+    ];
+    out(dir, &[&["run", &base], &longer[..]].concat());
+    let manifest = fs::read_to_string(dir.join("r/run.json")).unwrap();
+    let manifest: serde_json::Value = serde_json::from_str(&manifest).unwrap();
+    let key = &manifest["spec_sha256"].as_str().unwrap()[..24];
+    let kept = dir.join("runs/studies/kept");
+    fs::create_dir_all(&kept).unwrap();
+    out(dir, &["study", "s.yaml", "--only", "t/rounds = 2"]);
+    fs::rename(dir.join("r"), kept.join(key)).unwrap();
+    let five = ["--set", "protocol.rounds=5", "--json", "--out", "five"];
+    let five = json(dir, &[&["run", &base], &five[..]].concat());
+    let five = five["privacy"]["readers"]["epsilon"].as_f64().unwrap();
+    // the exit code says that a table lacks a run
+    let shown = fl(dir, &["study", "s.yaml", "--no-runs"]).stdout;
+    let printed = String::from_utf8(shown).unwrap();
+    let total = format!(
+        "| 2 | readers of the results | epsilon {} at",
+        UpperBound(five)
+    );
+    assert!(printed.contains(&total), "no {total} in {printed}");
+    assert!(
+        printed.contains("; one run is not done, and if it failed"),
+        "{printed}"
+    );
+}
