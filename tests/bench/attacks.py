@@ -4,8 +4,9 @@
     cargo build --release -p fl-cli
     python tests/bench/attacks.py target/release/fl [TABLE ..]
 
-Tables: gradient, inversion, slopes, substitute, made, membership; all if none is named. FL_DATA_DIR says where `mnist` is. Means and standard
-deviations are over the seeds 1 to 3, each the mean over the images of one run.
+Tables: gradient, inversion, slopes, substitute, made, membership; all if none is named. FL_DATA_DIR
+says where `mnist` is. Means and standard deviations are over the seeds 1 to 3, each the mean over
+the images of one run.
 """
 import json
 import pathlib
@@ -35,7 +36,8 @@ def data(train, clients, **more):
 
 
 def rounds(net, images, epochs=1, optimiser=SGD, **parts):
-    """FedAvg of two clients, of which each has so many images and makes one step of all of them, so often."""
+    """FedAvg of two clients, of which each has so many images and makes one step of all of them, so
+    often."""
     return {
         "name": "update", "data": data(2 * images, 2),
         "protocol": {"use": "fedavg", "rounds": 1, "local": {"epochs": epochs, "batch": 64}},
@@ -64,7 +66,8 @@ def fedkt():
 
 
 def hard_labels():
-    """Three rounds of distillation in which clients say the most probable class of each public sample."""
+    """Three rounds of distillation in which clients say the most probable class of each public
+    sample."""
     protocol = {"use": "co-distill", "rounds": 3, "warm-up": {"epochs": 50, "batch": 32}, "local": {"epochs": 5, "batch": 32},
                 "distil": {"epochs": 5, "batch": 64}, "samples": 2000, "labels": "hard"}
     parts = {"model": network("LeNet", ADAM), "ensemble": {"use": "mean-labels"}}

@@ -113,7 +113,8 @@ def seconds(card, launch, members=1):
 
 
 def of_step_table(steps):
-    """Launches, instructions and bytes of each kernel in some steps, and its share of the least time on each card."""
+    """Launches, instructions and bytes of each kernel in some steps, and its share of the least
+    time on each card."""
     for (net, _, batch), launches in steps:
         print(f"| kernel in a step of {net}, {batch} | launches | instructions | bytes | " + " | ".join(f"share, {card}" for card in CARDS) + " |")
         print("|---|---|---|---|" + "---|" * len(CARDS))

@@ -80,7 +80,8 @@ def specs(folder, *given):
 
 
 def nodes(folder, *given):
-    """Runs specs at the same time on one SuperLink, whose five nodes share the clients out; says which differ."""
+    """Runs specs at the same time on one SuperLink, whose five nodes share the clients out; says
+    which differ."""
     from cluster import Cluster
 
     import fl
@@ -150,7 +151,8 @@ def faults(folder):
 
 
 def own(folder):
-    """Every node has a part of the census of its own, in a CSV file, and says so in its node's file."""
+    """Every node has a part of the census of its own, in a CSV file, and says so in its node's
+    file."""
     from cluster import Cluster
 
     from fl._tools import command
@@ -327,7 +329,8 @@ def strategy(folder, rounds=3):
 
 
 def overhead(folder, *nodes):
-    """The same number of parameters, and next to no training (an example each; Flower's clients do none): what a round costs beside it."""
+    """The same number of parameters, and next to no training (an example each; Flower's clients do
+    none): what a round costs beside it."""
     import fl
 
     rounds = 20

@@ -1,10 +1,12 @@
-"""Robust aggregation of 50 clients with a million numbers each in Flower 1.41, and how many times as fast ours is.
+"""Robust aggregation of 50 clients with a million numbers each in Flower 1.41, and how many times
+as fast ours is.
 
     pip install 'flwr>=1.41,<1.42' numpy
     cargo bench -p fl-bench --bench robust
     python tests/bench/flower_robust.py target/criterion
 
-Prints the median time of Flower's own functions; with criterion's folder also ours on one thread and on all, and the ratios.
+Prints the median time of Flower's own functions; with criterion's folder also ours on one thread
+and on all, and the ratios.
 """
 import json
 import pathlib

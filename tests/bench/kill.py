@@ -1,15 +1,18 @@
 #!/usr/bin/env python3
-"""Kills runs at random moments, goes on with them, and compares what they come to with a run that nobody touched.
+"""Kills runs at random moments, goes on with them, and compares what they come to with a run that
+nobody touched.
 
     tests/bench/kill.py target/release/fl [KILLS] [SEED] [--library LIB]
 
-Every spec of specs/quick in turn, in one way of running after the other, is begun, killed (-9) at a random moment from its first
-millisecond on, gone on with and killed again, up to four times in a row, and then brought to its end. The ways are: in the program;
-over the wire; clients in two processes; nodes with data of their own; and, with the library of plugins/example-dynamic (or one that
-LIB names), a loaded part in processes of its own and in the program. Where there are other processes, every third kill is of one of
-these. After each kill no process of the run may be left. Every second run writes a checkpoint after each step, so that many kills
-fall into one. At the end runs are starved of disk space: a limit on the size of a file (RLIMIT_FSIZE) makes a write fail somewhere,
-and the same run must go on and come to the same once there is room.
+Every spec of specs/quick in turn, in one way of running after the other, is begun, killed (-9) at a
+random moment from its first millisecond on, gone on with and killed again, up to four times in a
+row, and then brought to its end. The ways are: in the program; over the wire; clients in two
+processes; nodes with data of their own; and, with the library of plugins/example-dynamic (or one
+that LIB names), a loaded part in processes of its own and in the program. Where there are other
+processes, every third kill is of one of these. After each kill no process of the run may be left.
+Every second run writes a checkpoint after each step, so that many kills fall into one. At the end
+runs are starved of disk space: a limit on the size of a file (RLIMIT_FSIZE) makes a write fail
+somewhere, and the same run must go on and come to the same once there is room.
 """
 
 import argparse
@@ -86,7 +89,8 @@ class Trial:
 
 
 def towns(folder, name):
-    """Three nodes with a table each, of which a run makes a federation; gives its spec and their files."""
+    """Three nodes with a table each, of which a run makes a federation; gives its spec and their
+    files."""
     folder = folder / name
     rows = lambda of: "age,job,income\n" + "".join(
         f"{20 + i * 7 % 50},{('cook', 'nurse')[i % 2]},{'high' if 20 + i * 7 % 50 + 20 * (i % 2) > 50 else 'low'}\n" for i in of
@@ -202,7 +206,8 @@ def main():
                     print(f"{one.folder.name}, {mode}: {len(left)} processes are left: {left}")
                     for pid in left:
                         os.kill(pid, signal.SIGKILL)
-            # one that was killed after its outcome was written is tidied up, and a whole one says so
+            # one that was killed after its outcome was written is tidied up, and a whole one says
+            # so
             was_done = one.done()
             code, out, err = finish(one.start())
             whole = was_done and code == 1 and " is done" in err

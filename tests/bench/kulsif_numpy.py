@@ -4,10 +4,11 @@
     cargo build --release -p fl-plugin-sample-selectors --example kulsif
     OPENBLAS_NUM_THREADS=1 FL_DATA_DIR=... python tests/bench/kulsif_numpy.py [path of the example `kulsif`]
 
-The setting of the paper's MNIST demo: sigma 5, beta = n_u^(-1/2), uniform points in [-0.4242, 2.82157], the ratio fitted to 270
-images (5 % of a client's 5,400) of one digit, and 6,000 proxy images scored. Both sides do the same arithmetic in f64 on the same
-uniform points: kernels by matrix products, one Cholesky. fl runs on one thread always. Prints median seconds, ratios, the largest
-relative difference of the ratios, and whether the accept masks agree.
+The setting of the paper's MNIST demo: sigma 5, beta = n_u^(-1/2), uniform points in [-0.4242,
+2.82157], the ratio fitted to 270 images (5 % of a client's 5,400) of one digit, and 6,000 proxy
+images scored. Both sides do the same arithmetic in f64 on the same uniform points: kernels by
+matrix products, one Cholesky. fl runs on one thread always. Prints median seconds, ratios, the
+largest relative difference of the ratios, and whether the accept masks agree.
 """
 
 import gzip

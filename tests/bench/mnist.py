@@ -8,7 +8,8 @@ import numpy as np
 
 
 def images(part):
-    """Of `train` or `t10k`: images, `n x 1 x 28 x 28`, normalised by the set's mean and deviation as ours are, and their classes."""
+    """Of `train` or `t10k`: images, `n x 1 x 28 x 28`, normalised by the set's mean and deviation
+    as ours are, and their classes."""
     def read(name, skip):
         path = pathlib.Path(os.environ["FL_DATA_DIR"]) / "mnist" / name
         raw = path.read_bytes() if path.exists() else gzip.open(f"{path}.gz").read()

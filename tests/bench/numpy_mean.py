@@ -1,10 +1,12 @@
-"""The weighted mean of what clients sent, in NumPy's BLAS on one array in which all of it stands already, and how much slower ours is.
+"""The weighted mean of what clients sent, in NumPy's BLAS on one array in which all of it stands
+already, and how much slower ours is.
 
     pip install numpy
     cargo bench -p fl-bench --bench mean
     python tests/bench/numpy_mean.py target/criterion
 
-NumPy sums in f32 and finds the numbers stacked; ours sums in f64, of as many tensors as there are clients.
+NumPy sums in f32 and finds the numbers stacked; ours sums in f64, of as many tensors as there are
+clients.
 """
 import json
 import pathlib

@@ -1,4 +1,5 @@
-"""DP-SGD on MNIST in Opacus and here: the same network, lots, clipping, noise, steps and learning rate.
+"""DP-SGD on MNIST in Opacus and here: the same network, lots, clipping, noise, steps and learning
+rate.
 
     pip install torch opacus fl_federated-*.whl
     cargo build --release
@@ -34,7 +35,8 @@ STEPS, RATE, CLIP, LEARNING_RATE, DELTA = 300, 0.01, 1.0, 0.5, 1e-5
 
 
 def cpu():
-    """Seconds of the processor, of this process and of those that it has waited for: both sides have one thread."""
+    """Seconds of the processor, of this process and of those that it has waited for: both sides
+    have one thread."""
     return sum(os.times()[:4])
 
 

@@ -1,4 +1,5 @@
-"""pfl-research's CIFAR-10 benchmark in pfl, in plain PyTorch, in Flower's simulation and here: seconds a round.
+"""pfl-research's CIFAR-10 benchmark in pfl, in plain PyTorch, in Flower's simulation and here:
+seconds a round.
 
     pip install pfl torch            # pfl takes Python 3.10 to 3.12
     pip install 'flwr[simulation]'   # for the column of Flower, which is left out otherwise
@@ -72,7 +73,8 @@ def users():
 
 
 def clocks():
-    """Seconds of the processor, for this process and those that it has waited for, and of the wall's clock."""
+    """Seconds of the processor, for this process and those that it has waited for, and of the
+    wall's clock."""
     return numpy.array([sum(os.times()[:4]), time.monotonic()])
 
 

@@ -1,4 +1,5 @@
-"""What Linux says of running processes: those named in a command, their memory, their seconds of the processor."""
+"""What Linux says of running processes: those named in a command, their memory, their seconds of
+the processor."""
 
 import os
 import re

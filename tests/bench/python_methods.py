@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""MOON and FedProto, which are written in Python, beside FedAvg on real data: `pip install fl_federated-*.whl torch`, then
+"""MOON and FedProto, which are written in Python, beside FedAvg on real data:
+`pip install fl_federated-*.whl torch`, then
 
     FL_DATA_DIR=.. tests/bench/python_methods.py moon [SEEDS]        accuracy on the test images of CIFAR-10
     FL_DATA_DIR=.. tests/bench/python_methods.py fedproto [SEEDS]    mean accuracy of 20 clients, each on the test images of its own digits
 
-It prints a row for each method and seed, and in the end the mean and the standard deviation over seeds (1,2,3 by default).
+It prints a row for each method and seed, and in the end the mean and the standard deviation over
+seeds (1,2,3 by default).
 """
 
 import json
@@ -35,7 +37,8 @@ def body(net):
 
 @fl.trainer("bench-moon")
 class Moon(torch_parts.Moon):
-    """MOON's network for CIFAR-10: a LeNet with a projection of two layers, whose output is contrasted. `mu: 0` is FedAvg."""
+    """MOON's network for CIFAR-10: a LeNet with a projection of two layers, whose output is
+    contrasted. `mu: 0` is FedAvg."""
 
     def net(self):
         head = nn.LazyLinear(120), nn.ReLU(), nn.Linear(120, 84), nn.ReLU(), nn.Linear(84, 84), nn.ReLU(), nn.Linear(84, 256)
@@ -51,8 +54,9 @@ class LeNet(fl.torch.Trainer):
 
 
 def moon(seed, method):
-    """MOON's section 4: 10 clients, Dirichlet 0.5, SGD 0.01 with momentum 0.9, weight decay 1e-5, tau 0.5. Its images are 50,000 and its
-    rounds 100 of 10 epochs with batch 64; here they are 2,000 images, tested on 2,000, and 10 rounds of 5 epochs with batch 16."""
+    """MOON's section 4: 10 clients, Dirichlet 0.5, SGD 0.01 with momentum 0.9, weight decay 1e-5,
+    tau 0.5. Its images are 50,000 and its rounds 100 of 10 epochs with batch 64; here they are
+    2,000 images, tested on 2,000, and 10 rounds of 5 epochs with batch 16."""
     spec = {
         "name": "moon",
         "seed": seed,
@@ -81,8 +85,9 @@ def digits(seed):
 
 
 def fedproto_(seed, method):
-    """FedProto's section 5: 20 clients of 3 classes on average, 100 images a class, an epoch a round, batch 8, SGD 0.01 with momentum
-    0.5, weight of the prototypes 1. Its rounds are 100, here they are 20."""
+    """FedProto's section 5: 20 clients of 3 classes on average, 100 images a class, an epoch a
+    round, batch 8, SGD 0.01 with momentum 0.5, weight of the prototypes 1. Its rounds are 100, here
+    they are 20."""
     train, own, (test_x, test_y) = digits(seed)
     model = {"use": "bench-lenet", "lr": 0.01, "momentum": 0.5}
     spec = {"name": "fedproto", "seed": seed, "data": {}, "evaluate": {"every": 20}}

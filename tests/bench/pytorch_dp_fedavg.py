@@ -1,11 +1,13 @@
-"""DP-FedAvg on MNIST in a plain PyTorch loop and here: the same network, clients, draws of clients, clipping, noise, rounds and learning rate.
+"""DP-FedAvg on MNIST in a plain PyTorch loop and here: the same network, clients, draws of clients,
+clipping, noise, rounds and learning rate.
 
     pip install torch
     cargo build --release
     python tests/bench/pytorch_dp_fedavg.py target/release/fl [SEEDS] [EPSILON ..]
 
-FL_DATA_DIR says where `mnist` is. Prints, for each epsilon (2, 4 and 8 at delta 1e-5, for a client), the noise that `fl account` finds
-for it and both accuracies over the seeds; each on one thread. The two draw different first weights, splits, clients and noise.
+FL_DATA_DIR says where `mnist` is. Prints, for each epsilon (2, 4 and 8 at delta 1e-5, for a
+client), the noise that `fl account` finds for it and both accuracies over the seeds; each on one
+thread. The two draw different first weights, splits, clients and noise.
 """
 import json
 import pathlib
@@ -35,7 +37,8 @@ def network():
 
 
 def pytorch(train, test, sigma, seed):
-    """The accuracy in percent, and seconds (McMahan, Ramage, Talwar, Zhang 2018, algorithm 1 with equal weights)."""
+    """The accuracy in percent, and seconds (McMahan, Ramage, Talwar, Zhang 2018, algorithm 1 with
+    equal weights)."""
     torch.manual_seed(seed)
     began = time.time()
     x, y = train

@@ -1,11 +1,13 @@
-"""FedAvg of a PyTorch LeNet on MNIST, 10 clients of 1,000 images, one epoch of 32 a round, in a spec, in plain PyTorch and in Flower.
+"""FedAvg of a PyTorch LeNet on MNIST, 10 clients of 1,000 images, one epoch of 32 a round, in a
+spec, in plain PyTorch and in Flower.
 
     pip install torch fl_federated-*.whl 'flwr[simulation]>=1.40,<2'
     OMP_NUM_THREADS=1 python tests/bench/pytorch_fedavg.py [ROUNDS]
 
-FL_DATA_DIR says where `mnist` is. Prints seconds a round (training, averaging and testing; processes begun and data loaded before)
-of a program that does nothing else: one client after another and side by side. Flower's apps are those of its quickstart for
-PyTorch, with this network and these data. Every way has its own first weights and orders of examples.
+FL_DATA_DIR says where `mnist` is. Prints seconds a round (training, averaging and testing;
+processes begun and data loaded before) of a program that does nothing else: one client after
+another and side by side. Flower's apps are those of its quickstart for PyTorch, with this network
+and these data. Every way has its own first weights and orders of examples.
 """
 import json
 import os

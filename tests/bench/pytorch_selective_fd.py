@@ -1,13 +1,15 @@
-"""One round of Selective-FD on MNIST, one class a client: `fl` beside PyTorch (from PyPI), on two threads each.
+"""One round of Selective-FD on MNIST, one class a client: `fl` beside PyTorch (from PyPI), on two
+threads each.
 
     cargo build --release
     FL_DATA_DIR=... python tests/bench/pytorch_selective_fd.py [target/release/fl]
 
-A round is, for each of ten clients, one step of 64 of its own images, labels for 512 public images, and ten steps of those 512 (the
-network and rate of the method's published code, without its dropout). `fl`'s time is the difference between a run of 14 rounds and one
-of 4, so that loading data and fitting filters do not count. PyTorch runs once in one process with two threads, images in
-channels-last order, and once in two processes with one thread, five clients each; the labels are exchanged through shared memory.
-Neither evaluates.
+A round is, for each of ten clients, one step of 64 of its own images, labels for 512 public images,
+and ten steps of those 512 (the network and rate of the method's published code, without its
+dropout). `fl`'s time is the difference between a run of 14 rounds and one of 4, so that loading
+data and fitting filters do not count. PyTorch runs once in one process with two threads, images in
+channels-last order, and once in two processes with one thread, five clients each; the labels are
+exchanged through shared memory. Neither evaluates.
 """
 
 import json

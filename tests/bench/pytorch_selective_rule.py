@@ -1,18 +1,22 @@
-"""Selective-FD's rule as its published code runs it, in PyTorch and here, on the same splits: MNIST, one class a client.
+"""Selective-FD's rule as its published code runs it, in PyTorch and here, on the same splits:
+MNIST, one class a client.
 
     pip install torch safetensors
     cargo build --release
     FL_DATA_DIR=... python tests/bench/pytorch_selective_rule.py target/release/fl [SEEDS] [ROUNDS]
 
-For every seed (`5`, `1-3`, default 1-5) each class is shuffled and cut 90 to 10; seed 0 is the order of MNIST's file, of each class
-the last tenth public. Both programs read the same files: ten clients, the public samples, the test images. The rule is that of
-`specs/selective-fd/mnist-strong-code.yaml` (Shao et al. 2024 and its code): a client takes one step of 64 of its own images, labels
-those of the round's 512 public samples that its density ratio accepts (KuLSIF: sigma 5, 250 uniform points, fitted to the first 5 %
-of its images, cut at the 0.25 quantile of the others), the mean of the probabilities is the label, and everybody takes ten steps of
-cross-entropy on the batch. First weights, draws of batches, uniform points and dropout are each program's own. Prints the mean
-accuracy over clients after rounds 10, 20, 30 ..; after the last, the mean over clients of the share of ones that are found (how soon
-digit 1 is learnt decides the mean); of the filters, precision and recall over all clients, and how many public samples somebody
-knows. One thread each.
+For every seed (`5`, `1-3`, default 1-5) each class is shuffled and cut 90 to 10; seed 0 is the
+order of MNIST's file, of each class the last tenth public. Both programs read the same files: ten
+clients, the public samples, the test images. The rule is that of
+`specs/selective-fd/mnist-strong-code.yaml` (Shao et al. 2024 and its code): a client takes one step
+of 64 of its own images, labels those of the round's 512 public samples that its density ratio
+accepts (KuLSIF: sigma 5, 250 uniform points, fitted to the first 5 % of its images, cut at the 0.25
+quantile of the others), the mean of the probabilities is the label, and everybody takes ten steps
+of cross-entropy on the batch. First weights, draws of batches, uniform points and dropout are each
+program's own. Prints the mean accuracy over clients after rounds 10, 20, 30 ..; after the last, the
+mean over clients of the share of ones that are found (how soon digit 1 is learnt decides the mean);
+of the filters, precision and recall over all clients, and how many public samples somebody knows.
+One thread each.
 """
 
 import csv
@@ -104,7 +108,8 @@ def told(right, accepted, known, of):
 
 
 def ratios(u, s, x):
-    """KuLSIF with the penalty n_u^-1/2 (its published code multiplies by the matrix where the inverse is due)."""
+    """KuLSIF with the penalty n_u^-1/2 (its published code multiplies by the matrix where the
+    inverse is due)."""
     def kernel(a, b):
         return np.exp(-np.maximum((a * a).sum(1)[:, None] + (b * b).sum(1) - 2 * a @ b.T, 0) / (2 * SIGMA**2))
 

@@ -5,8 +5,8 @@
     python tests/bench/pytorch_steps.py target/criterion [cuda]
 
 With `cuda` PyTorch's steps run on a card; measure ours there with `FL_BENCH_DEVICE=cuda` first.
-Prints the median time of each workload; with criterion's folder (its `estimates.json` files), also ours and the ratio.
-Medians of the same machine only: close everything else.
+Prints the median time of each workload; with criterion's folder (its `estimates.json` files), also
+ours and the ratio. Medians of the same machine only: close everything else.
 """
 import json
 import pathlib
@@ -84,7 +84,8 @@ def clients(count, device="cpu"):
 
 
 def two_processes():
-    """Seconds that two processes of one thread need for five clients each, start of the interpreter left out."""
+    """Seconds that two processes of one thread need for five clients each, start of the interpreter
+    left out."""
     def run():
         return subprocess.Popen([sys.executable, __file__, "--clients", "5"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     both = [run(), run()]

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""A model of what a run of rounds costs: bytes, seconds of the processor, memory and disk, by registered clients K, cohort C, parameters
-P and rounds R. It is fitted to runs of four sizes and tested on a fifth, which is larger than each of them.
+"""A model of what a run of rounds costs: bytes, seconds of the processor, memory and disk, by
+registered clients K, cohort C, parameters P and rounds R. It is fitted to runs of four sizes and
+tested on a fifth, which is larger than each of them.
 
     tests/bench/scale.py target/release/fl [THREADS]
 
-A client has one row and takes one step. What its training takes beyond that is added to the seconds. The peak memory and the seconds
-are those that the system counted for the process, so that other programs disturb them little.
+A client has one row and takes one step. What its training takes beyond that is added to the
+seconds. The peak memory and the seconds are those that the system counted for the process, so that
+other programs disturb them little.
 """
 
 import json
@@ -37,7 +39,8 @@ parts:
 
 
 def measured(fl, threads, size):
-    """Bytes that were sent, seconds of the processor, MB of peak memory and MB of the run folder."""
+    """Bytes that were sent, seconds of the processor, MB of peak memory and MB of the run
+    folder."""
     with tempfile.TemporaryDirectory() as folder:
         folder = Path(folder)
         (folder / "s.yaml").write_text(spec(*size))

@@ -4,10 +4,12 @@
     cargo build --release
     FL_DATA_DIR=... python tests/bench/sklearn_fedkt.py [path of `fl`]
 
-Both do what specs/fedkt/adult.yaml and adult-forests.yaml say: 50 parties of a balanced Dirichlet split, two partitions of five
-teachers, a majority vote in each party, 100 students, a consistent vote, the final model, its accuracy. scikit-learn is given dense
-f32 rows, which its trees and forests like best. Seconds are those of the processor, so that they hold on a busy machine too, and both
-begin with reading the file; fl's are those of its whole process. Prints medians, accuracies and the ratio.
+Both do what specs/fedkt/adult.yaml and adult-forests.yaml say: 50 parties of a balanced Dirichlet
+split, two partitions of five teachers, a majority vote in each party, 100 students, a consistent
+vote, the final model, its accuracy. scikit-learn is given dense f32 rows, which its trees and
+forests like best. Seconds are those of the processor, so that they hold on a busy machine too, and
+both begin with reading the file; fl's are those of its whole process. Prints medians, accuracies
+and the ratio.
 """
 
 import os

@@ -4,9 +4,9 @@
     cargo build --release -p fl-plugin-trainer-trees --example fit
     FL_DATA_DIR=... python tests/bench/sklearn_forest.py [path of the example `fit`]
 
-Prints the median seconds of a fit, the mean accuracy on a9a.t, and the ratios. scikit-learn is given the set as it likes it
-best of the two: dense f32 and sparse columns are both timed, and the faster one counts. fl is given sparse rows, and its seconds
-include the binning.
+Prints the median seconds of a fit, the mean accuracy on a9a.t, and the ratios. scikit-learn is
+given the set as it likes it best of the two: dense f32 and sparse columns are both timed, and the
+faster one counts. fl is given sparse rows, and its seconds include the binning.
 """
 
 import os

@@ -4,8 +4,8 @@
     cargo build --release -p fl-plugin-trainer-trees --example fit
     FL_DATA_DIR=... python tests/bench/xgboost_codrna.py [path of the example `fit`]
 
-Prints the median seconds of a fit and of predicting cod-rna.t, the accuracy there, and the ratios. Both sides' seconds include the
-binning (for XGBoost: from a dense f32 array).
+Prints the median seconds of a fit and of predicting cod-rna.t, the accuracy there, and the ratios.
+Both sides' seconds include the binning (for XGBoost: from a dense f32 array).
 """
 
 import os

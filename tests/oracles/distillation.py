@@ -1,8 +1,8 @@
 """Methods that exchange labels, scores or votes in plain NumPy, each written from its paper.
 
-The model is softmax regression from 0, a matrix of `inputs + 1` rows of which the last is the biases.
-All steps are of full batches, so that nothing is drawn. This file knows nothing of fl: a test
-compares both.
+The model is softmax regression from 0, a matrix of `inputs + 1` rows of which the last is the
+biases. All steps are of full batches, so that nothing is drawn. This file knows nothing of fl: a
+test compares both.
 """
 
 import numpy as np
@@ -28,8 +28,8 @@ def one_hot(labels, classes):
 
 
 def to_labels(target):
-    """The slope by each score of the mean cross-entropy to rows of probabilities. Rows may sum to more
-    than 1: the losses of several targets."""
+    """The slope by each score of the mean cross-entropy to rows of probabilities. Rows may sum to
+    more than 1: the losses of several targets."""
     return lambda z: (softmax(z) * target.sum(axis=1, keepdims=True) - target) / len(z)
 
 
@@ -44,8 +44,8 @@ def to_scores_squared(target):
 
 
 def to_softmax(target, tau):
-    """The slope of the divergence of both softmaxes at a temperature, times its square (Hinton et al.
-    2015), mean over rows."""
+    """The slope of the divergence of both softmaxes at a temperature, times its square (Hinton et
+    al. 2015), mean over rows."""
     return lambda z: tau * (softmax(z, tau) - softmax(target, tau)) / len(z)
 
 
@@ -63,9 +63,9 @@ def learn(w, client, steps=STEPS):
 
 
 def fedmd(clients, public, known, classes, rounds, loss=to_scores):
-    """FedMD (Li and Wang 2019, Algorithm 1). Each party learns the labelled public samples, then its
-    own examples. In each round the scores of the public samples are averaged, each party approaches
-    the mean ("digest"), and learns its own examples ("revisit")."""
+    """FedMD (Li and Wang 2019, Algorithm 1). Each party learns the labelled public samples, then
+    its own examples. In each round the scores of the public samples are averaged, each party
+    approaches the mean ("digest"), and learns its own examples ("revisit")."""
     own = [learn(learn(new(public, classes), (public, known)), client) for client in clients]
     for _ in range(rounds):
         consensus = np.mean([scores(w, public) for w in own], axis=0)
@@ -74,8 +74,8 @@ def fedmd(clients, public, known, classes, rounds, loss=to_scores):
 
 
 def feded(clients, public, classes, rounds):
-    """FedED (Sui et al. 2020): the server's model learns the mean of the clients' probabilities of the
-    public samples, and the clients learn the labels that it then gives."""
+    """FedED (Sui et al. 2020): the server's model learns the mean of the clients' probabilities of
+    the public samples, and the clients learn the labels that it then gives."""
     own, server = [new(public, classes) for _ in clients], new(public, classes)
     for _ in range(rounds):
         ensemble = np.mean([softmax(scores(w, public)) for w in own], axis=0)
@@ -86,8 +86,8 @@ def feded(clients, public, classes, rounds):
 
 
 def dsfl(clients, public, classes, rounds, temperature):
-    """DS-FL (Itahara et al. 2020, Algorithm 1) with entropy reduction: clients learn their own examples
-    and label; the softmax of the mean label over the temperature is what all learn."""
+    """DS-FL (Itahara et al. 2020, Algorithm 1) with entropy reduction: clients learn their own
+    examples and label; the softmax of the mean label over the temperature is what all learn."""
     own, server = [new(public, classes) for _ in clients], new(public, classes)
     for _ in range(rounds):
         own = [learn(w, client) for w, client in zip(own, clients, strict=True)]
@@ -99,8 +99,8 @@ def dsfl(clients, public, classes, rounds, temperature):
 
 
 def robust_mean(points, share):
-    """The spectral filter (Diakonikolas et al. 2017) as Cronus uses it: twice, those `share / 2` of the
-    points go that lie farthest along the direction in which the points differ most."""
+    """The spectral filter (Diakonikolas et al. 2017) as Cronus uses it: twice, those `share / 2` of
+    the points go that lie farthest along the direction in which the points differ most."""
     for _ in range(2):
         away = points - points.mean(axis=0)
         values, vectors = np.linalg.eigh(away.T @ away / len(points))
@@ -113,8 +113,8 @@ def robust_mean(points, share):
 
 def cronus(clients, public, classes, rounds, combine):
     """Cronus (Chang et al. 2019): each party learns its own examples, then in each round labels the
-    public samples, and trains on its own and the public samples together: here a step on each in turn.
-    `combine` makes one label of the parties' labels of a sample."""
+    public samples, and trains on its own and the public samples together: here a step on each in
+    turn. `combine` makes one label of the parties' labels of a sample."""
     own = [learn(new(public, classes), client) for client in clients]
     for _ in range(rounds):
         said = np.array([softmax(scores(w, public)) for w in own])
@@ -125,8 +125,9 @@ def cronus(clients, public, classes, rounds, combine):
 
 
 def density_ratio(uniform, own, width, weight):
-    """KuLSIF (Kanamori et al. 2012), the ratio of the density of `own` to that of `uniform`: the function
-    of kernels on all points that minimises `mean_uniform w^2 / 2 - mean_own w + weight |w|^2 / 2`."""
+    """KuLSIF (Kanamori et al. 2012), the ratio of the density of `own` to that of `uniform`: the
+    function of kernels on all points that minimises
+    `mean_uniform w^2 / 2 - mean_own w + weight |w|^2 / 2`."""
     kernel = lambda a, b: np.exp(-((a[:, None] - b[None]) ** 2).sum(axis=2) / (2 * width**2))  # noqa: E731
     points = np.concatenate([uniform, own])
     of_uniform = (np.arange(len(points)) < len(uniform)).astype(float)
@@ -137,8 +138,9 @@ def density_ratio(uniform, own, width, weight):
 
 
 def accepted(client, asked, uniform, width, weight, share, level):
-    """Selective-FD's selector at a client: for each class a ratio, fitted to the first `share` of its
-    examples, and a threshold, the quantile `level` over the others. A sample passes by any class."""
+    """Selective-FD's selector at a client: for each class a ratio, fitted to the first `share` of
+    its examples, and a threshold, the quantile `level` over the others. A sample passes by any
+    class."""
     rows, labels = client
     passes = np.zeros(len(asked), bool)
     for c in np.unique(labels):
@@ -150,10 +152,10 @@ def accepted(client, asked, uniform, width, weight, share, level):
 
 
 def selective(clients, public, classes, rounds, masks, most, hard=False):
-    """Selective-FD (Shao et al. 2024, Algorithm 1) from models that know their own examples: the mean of
-    the labels of a sample over the clients whose mask has it; the server drops those whose distance to
-    the one-hot label is above `most`; clients learn their own examples, then these. Also gives how many
-    labels were kept in each round."""
+    """Selective-FD (Shao et al. 2024, Algorithm 1) from models that know their own examples: the
+    mean of the labels of a sample over the clients whose mask has it; the server drops those whose
+    distance to the one-hot label is above `most`; clients learn their own examples, then these.
+    Also gives how many labels were kept in each round."""
     own, kept = [learn(new(public, classes), client) for client in clients], []
     known = np.any(masks, axis=0)
     for _ in range(rounds):
@@ -170,9 +172,10 @@ def selective(clients, public, classes, rounds, masks, most, hard=False):
 
 
 def fkd(clients, classes, rounds, others_only, weight=1.0, agreeing=False):
-    """Federated distillation (Jeong et al. 2018): clients exchange the mean output of each class. The
-    loss of an example also has the cross-entropy to the mean of its class over the clients that have
-    it, in the paper over the other clients (`others_only`). PLS: only means that name their class."""
+    """Federated distillation (Jeong et al. 2018): clients exchange the mean output of each class.
+    The loss of an example also has the cross-entropy to the mean of its class over the clients that
+    have it, in the paper over the other clients (`others_only`). PLS: only means that name their
+    class."""
     own = [new(rows, classes) for rows, _ in clients]
     for _ in range(rounds):
         said = []
@@ -190,8 +193,8 @@ def fkd(clients, classes, rounds, others_only, weight=1.0, agreeing=False):
 
 def feddf(clients, public, classes, cohorts, temperature, of_scores=True):
     """FedDF (Lin et al. 2020, Algorithm 1): the server's model begins each round at the mean of the
-    clients' parameters and learns the softmax of the mean of their scores, or, if not `of_scores`, the
-    mean of their softmaxes."""
+    clients' parameters and learns the softmax of the mean of their scores, or, if not `of_scores`,
+    the mean of their softmaxes."""
     w = new(public, classes)
     for cohort in cohorts:
         sent = [learn(w, clients[k]) for k in cohort]
@@ -203,23 +206,23 @@ def feddf(clients, public, classes, cohorts, temperature, of_scores=True):
 
 
 def fedkd(clients, public, classes, loss):
-    """FedKD (Gong et al. 2022, Equations 1 and 2): the score of a class counts by the client's share of
-    its examples, and the student learns the sums."""
+    """FedKD (Gong et al. 2022, Equations 1 and 2): the score of a class counts by the client's
+    share of its examples, and the student learns the sums."""
     counts = np.array([np.bincount(labels, minlength=classes) for _, labels in clients])
     said = np.array([scores(learn(new(public, classes), client), public) for client in clients])
     return descend(new(public, classes), public, loss((said * (counts / counts.sum(axis=0))[:, None]).sum(axis=0)))
 
 
 def student(parts, public, classes):
-    """FedKT (Li et al. 2021, Algorithm 1), a party's student: it learns what most of the teachers say, one
-    teacher for each part of a partition of the party's examples."""
+    """FedKT (Li et al. 2021, Algorithm 1), a party's student: it learns what most of the teachers
+    say, one teacher for each part of a partition of the party's examples."""
     votes = sum(one_hot(scores(learn(new(public, classes), part), public).argmax(axis=1), classes) for part in parts)
     return learn(new(public, classes), (public, votes.argmax(axis=1)))
 
 
 def final(parties, public, classes, consistent):
-    """FedKT's model at the server, which learns what most of the parties' students say. If `consistent`, a
-    party whose students do not all agree on a sample has no vote there."""
+    """FedKT's model at the server, which learns what most of the parties' students say. If
+    `consistent`, a party whose students do not all agree on a sample has no vote there."""
     counts = np.zeros((len(public), classes))
     for students in parties:
         votes = np.array([scores(w, public).argmax(axis=1) for w in students])

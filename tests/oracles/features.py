@@ -55,8 +55,8 @@ def _cosine(a, b):
 
 
 def moon(clients, classes, cohorts, w, mu, temperature):
-    """MOON (Li et al. 2021, Algorithm 1, Equation 3): clients count alike; without a last model a client
-    has no contrast."""
+    """MOON (Li et al. 2021, Algorithm 1, Equation 3): clients count alike; without a last model a
+    client has no contrast."""
     last = {}
     for cohort in cohorts:
         answers = []
@@ -83,8 +83,8 @@ def _prototypes(w, client, classes):
 
 
 def fedproto(clients, classes, cohorts, own, weight):
-    """FedProto (Tan et al. 2022, Algorithm 1), with the plain mean over clients of its published code. A
-    class that no client of a round has keeps its prototype."""
+    """FedProto (Tan et al. 2022, Algorithm 1), with the plain mean over clients of its published
+    code. A class that no client of a round has keeps its prototype."""
     own, known = list(own), {}
     for cohort in cohorts:
         for k in cohort:
@@ -99,8 +99,8 @@ def fedproto(clients, classes, cohorts, own, weight):
 
 
 def _trainable(network, known):
-    """FedTGP's prototypes of classes: embedding, linear layer, rectifier, linear layer. `network` has the
-    embedding, and bias and weights of each layer."""
+    """FedTGP's prototypes of classes: embedding, linear layer, rectifier, linear layer. `network`
+    has the embedding, and bias and weights of each layer."""
     sizes = np.cumsum([known * WIDTH, WIDTH, WIDTH * WIDTH, WIDTH])
     embedding, b1, w1, b2, w2 = np.split(network, sizes)
     embedding, w1, w2 = (of.reshape(-1, WIDTH) for of in (embedding, w1, w2))
@@ -108,8 +108,9 @@ def _trainable(network, known):
 
 
 def fedtgp(clients, classes, cohorts, own, weight, network, most, rate, epochs):
-    """FedTGP (Zhang et al. 2024, Algorithm 1) with full batches at the server, where each client has every
-    class: the margin is the largest distance of a class mean to its nearest other, at most `most`."""
+    """FedTGP (Zhang et al. 2024, Algorithm 1) with full batches at the server, where each client
+    has every class: the margin is the largest distance of a class mean to its nearest other, at
+    most `most`."""
     own, aims = list(own), None
     for cohort in cohorts:
         sent = []
@@ -153,7 +154,8 @@ def fedgh(clients, classes, cohorts, own, head, rate, epochs):
 
 
 def made(generator, inputs):
-    """FedGEN's features: a linear map of noise and a one-hot class; `generator` is weights, then biases."""
+    """FedGEN's features: a linear map of noise and a one-hot class; `generator` is weights, then
+    biases."""
     return inputs @ generator[:-WIDTH].reshape(-1, WIDTH) + generator[-WIDTH:]
 
 
@@ -163,10 +165,10 @@ def _shares(scores):
 
 
 def fedgen(clients, classes, cohorts, w, generator, inputs, weights, decay, diversity, rate):
-    """FedGEN (Zhu et al. 2021, Algorithm 1) with the losses of its published code. `inputs` are those of
-    the generator: `inputs[round]` of each step at the server, and `inputs[round, k]` of each step at
-    client `k`, those for its examples' classes and those for drawn classes. `weights` are those of the
-    divergence and of the cross-entropy of made features."""
+    """FedGEN (Zhu et al. 2021, Algorithm 1) with the losses of its published code. `inputs` are
+    those of the generator: `inputs[round]` of each step at the server, and `inputs[round, k]` of
+    each step at client `k`, those for its examples' classes and those for drawn classes. `weights`
+    are those of the divergence and of the cross-entropy of made features."""
     head = lambda w, z: z @ w[-classes * WIDTH :].reshape(classes, WIDTH).T + w[-classes * (WIDTH + 1) : -classes * WIDTH]  # noqa: E731
     losses = []
     for at, cohort in enumerate(cohorts):

@@ -1,8 +1,9 @@
 """FedIOD (Gong et al. 2023) in plain NumPy, written from its equations.
 
-Teachers, discriminators and student are linear models, the first two from 0, matrices of `inputs + 1` rows of which the
-last is the biases; the generator is a linear map of noise. Teachers and discriminators take full-batch
-steps; the generator's slopes are numeric. This file knows nothing of fl: a test compares both.
+Teachers, discriminators and student are linear models, the first two from 0, matrices of
+`inputs + 1` rows of which the last is the biases; the generator is a linear map of noise. Teachers
+and discriminators take full-batch steps; the generator's slopes are numeric. This file knows
+nothing of fl: a test compares both.
 """
 
 import numpy as np
@@ -40,8 +41,8 @@ def teacher(client, classes, steps):
 
 
 def target(made, teachers, judges, clients, classes):
-    """Equations 8 and 9: the teachers' scores, each class weighted by the share of the class at the client
-    times how far the client's discriminator finds the input less real than its own."""
+    """Equations 8 and 9: the teachers' scores, each class weighted by the share of the class at the
+    client times how far the client's discriminator finds the input less real than its own."""
     raw = []
     for judge, (rows, labels) in zip(judges, clients, strict=True):
         share = np.bincount(labels, minlength=classes) / len(labels)
@@ -50,8 +51,9 @@ def target(made, teachers, judges, clients, classes):
 
 
 def objective(made, teachers, judges, student, clients, classes, linear):
-    """What the generator minimises: the terms of Equations 2, 3, 5 and 10. The discriminators' outputs are
-    probabilities of "made"; against them either Equation 2 as it stands, or cross-entropy."""
+    """What the generator minimises: the terms of Equations 2, 3, 5 and 10. The discriminators'
+    outputs are probabilities of "made"; against them either Equation 2 as it stands, or
+    cross-entropy."""
     sizes = np.array([len(labels) for _, labels in clients], float)
     shares = sizes / sizes.sum()
     said = [_softmax(scores(of, made)) for of in teachers]
@@ -64,9 +66,9 @@ def objective(made, teachers, judges, student, clients, classes, linear):
 
 
 def run(clients, classes, local, batches, generator, student, rates, linear):
-    """`batches` are the inputs that were made in each step, `generator` weights and biases. Gives how far
-    the made inputs lie from what this generator can make of any noise, then the generator and the
-    student. `rates` are those of generator and student."""
+    """`batches` are the inputs that were made in each step, `generator` weights and biases. Gives
+    how far the made inputs lie from what this generator can make of any noise, then the generator
+    and the student. `rates` are those of generator and student."""
     weights, bias = generator
     teachers = [teacher(client, classes, local) for client in clients]
     judges = [np.zeros((len(bias) + 1, 1)) for _ in clients]

@@ -1,8 +1,8 @@
-"""The losses on scores in plain NumPy, each as its paper or PyTorch's page defines it, and descent on a
-linear model by numeric slopes. This file knows nothing of fl: a test compares both.
+"""The losses on scores in plain NumPy, each as its paper or PyTorch's page defines it, and descent
+on a linear model by numeric slopes. This file knows nothing of fl: a test compares both.
 
-`scores` and `target` are `rows x outputs`. `target` of `cross_entropy` holds probabilities, of `several`
-1, 0, or -1 for unknown, and of the others scores, or numbers to predict.
+`scores` and `target` are `rows x outputs`. `target` of `cross_entropy` holds probabilities, of
+`several` 1, 0, or -1 for unknown, and of the others scores, or numbers to predict.
 """
 
 import numpy as np
@@ -19,7 +19,8 @@ def cross_entropy(scores, target):
 
 
 def several(scores, target):
-    """Binary cross-entropy of several labels, mean over those that are known (`BCEWithLogitsLoss`)."""
+    """Binary cross-entropy of several labels, mean over those that are known
+    (`BCEWithLogitsLoss`)."""
     known = target >= 0
     return (np.log1p(np.exp(scores)) - scores * target)[known].mean()
 
@@ -60,8 +61,8 @@ def kl(tau):
 
 
 def descend(loss, rows, target, outputs, rate, steps):
-    """A linear model from 0 after full-batch steps along central differences of the loss by the scores:
-    weights by output, then biases, and the loss before each step."""
+    """A linear model from 0 after full-batch steps along central differences of the loss by the
+    scores: weights by output, then biases, and the loss before each step."""
     weights, biases, seen = np.zeros((outputs, rows.shape[1])), np.zeros(outputs), []
     for _ in range(steps):
         scores = rows @ weights.T + biases

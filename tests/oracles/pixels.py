@@ -1,5 +1,6 @@
-"""Methods over pixels in plain NumPy: every pixel of an image has a class, and every pixel's scores come
-from its own channels, by softmax regression from 0: a matrix of `channels + 1` rows, the last of biases.
+"""Methods over pixels in plain NumPy: every pixel of an image has a class, and every pixel's scores
+come from its own channels, by softmax regression from 0: a matrix of `channels + 1` rows, the last
+of biases.
 
 Means of losses are over the pixels of the batch (`CrossEntropyLoss` of PyTorch). Images are
 `images x channels x pixels`, masks `images x pixels`. This file knows nothing of fl.
@@ -31,8 +32,8 @@ def cross_entropy(z, masks):
 
 
 def dice(z, masks):
-    """One minus the mean over the classes but the first of `(2 sum p g + 1) / (sum p + sum g + 1)` over
-    the pixels of the batch (Milletari et al. 2016, with sums smoothed by 1)."""
+    """One minus the mean over the classes but the first of `(2 sum p g + 1) / (sum p + sum g + 1)`
+    over the pixels of the batch (Milletari et al. 2016, with sums smoothed by 1)."""
     p, g = _shares(z), _one_hot(masks, z.shape[1])
     parts = [(2 * (p[:, c] * g[:, c]).sum() + 1) / (p[:, c].sum() + g[:, c].sum() + 1) for c in range(1, z.shape[1])]
     return 1 - np.mean(parts)
@@ -50,8 +51,8 @@ def descend(w, loss, steps=STEPS):
 
 
 def fedavg(clients, classes, cohorts, w, weight):
-    """FedAvg (McMahan et al. 2017) on cross-entropy plus `weight` times the Dice loss; clients count by
-    their images."""
+    """FedAvg (McMahan et al. 2017) on cross-entropy plus `weight` times the Dice loss; clients
+    count by their images."""
     for cohort in cohorts:
         answers = []
         for k in cohort:
@@ -67,9 +68,9 @@ def fedavg(clients, classes, cohorts, w, weight):
 
 
 def fedmd(clients, public, classes, rounds, begin):
-    """FedMD (Li and Wang 2019) over pixels: parties approach the mean of the scores of every pixel of the
-    public images by squared difference, then learn their own examples. `begin` are the models before
-    the first round."""
+    """FedMD (Li and Wang 2019) over pixels: parties approach the mean of the scores of every pixel
+    of the public images by squared difference, then learn their own examples. `begin` are the
+    models before the first round."""
     own = [descend(w, lambda w, k=k: cross_entropy(scores(w, clients[k][0]), clients[k][1])) for k, w in enumerate(begin)]
     for _ in range(rounds):
         due = np.mean([scores(w, public) for w in own], axis=0)

@@ -32,8 +32,8 @@ def loss(w, rows, labels, classes):
 
 
 def trained(w, client, classes, pull=0.0, offset=0.0, steps=STEPS, share=1.0):
-    """Full-batch descent from `w`; `pull` is FedProx's mu, `offset` is added to each gradient, and the
-    rate is `share` of the full one."""
+    """Full-batch descent from `w`; `pull` is FedProx's mu, `offset` is added to each gradient, and
+    the rate is `share` of the full one."""
     start, w = w, w.copy()
     for _ in range(steps):
         w -= share * RATE * (gradient(w, *client, classes) + pull * (w - start) + offset)
@@ -41,9 +41,9 @@ def trained(w, client, classes, pull=0.0, offset=0.0, steps=STEPS, share=1.0):
 
 
 def run(clients, classes, cohorts, aggregate, mu=0.0, shares=None):
-    """FedAvg (McMahan et al. 2017), or FedProx (Li et al. 2020) with `mu`: one round for each cohort.
-    `aggregate` gets the server's parameters, the clients', and their numbers of rows; `shares` are
-    those of the learning rate in each round."""
+    """FedAvg (McMahan et al. 2017), or FedProx (Li et al. 2020) with `mu`: one round for each
+    cohort. `aggregate` gets the server's parameters, the clients', and their numbers of rows;
+    `shares` are those of the learning rate in each round."""
     w = np.zeros(classes * clients[0][0].shape[1] + classes)
     for cohort, share in zip(cohorts, shares or [1.0] * len(cohorts), strict=True):
         answers = np.array([trained(w, clients[k], classes, mu, share=share) for k in cohort])
@@ -52,8 +52,8 @@ def run(clients, classes, cohorts, aggregate, mu=0.0, shares=None):
 
 
 def scaffold(clients, classes, cohorts, server_rate=1.0, shares=None):
-    """SCAFFOLD with option II (Karimireddy et al. 2020, Algorithm 1): clients count alike. `shares` are
-    those of the local rate in each round."""
+    """SCAFFOLD with option II (Karimireddy et al. 2020, Algorithm 1): clients count alike. `shares`
+    are those of the local rate in each round."""
     n = classes * clients[0][0].shape[1] + classes
     w, c, own = np.zeros(n), np.zeros(n), np.zeros((len(clients), n))
     for cohort, share in zip(cohorts, shares or [1.0] * len(cohorts), strict=True):
@@ -70,8 +70,8 @@ def scaffold(clients, classes, cohorts, server_rate=1.0, shares=None):
 
 
 def feddyn(clients, classes, cohorts, alpha):
-    """FedDyn (Acar et al. 2021, Algorithm 1): clients count alike. The term `alpha / 2 |w - sent|^2` is
-    `pull`, and the linear term an offset."""
+    """FedDyn (Acar et al. 2021, Algorithm 1): clients count alike. The term
+    `alpha / 2 |w - sent|^2` is `pull`, and the linear term an offset."""
     n = classes * clients[0][0].shape[1] + classes
     w, h, own = np.zeros(n), np.zeros(n), np.zeros((len(clients), n))
     for cohort in cohorts:
@@ -83,7 +83,8 @@ def feddyn(clients, classes, cohorts, alpha):
 
 
 def fedamp(clients, classes, cohorts, alpha, sigma, weight):
-    """FedAMP (Huang et al. 2021, Algorithm 1): all models begin at 0. Returns those of the clients."""
+    """FedAMP (Huang et al. 2021, Algorithm 1): all models begin at 0. Returns those of the
+    clients."""
     own = np.zeros((len(clients), classes * clients[0][0].shape[1] + classes))
     for cohort in cohorts:
         before = own.copy()
@@ -96,8 +97,8 @@ def fedamp(clients, classes, cohorts, alpha, sigma, weight):
 
 
 def nova(clients, classes, cohorts, steps):
-    """FedNova with plain descent (Wang et al. 2020, section 4): client k takes `steps[k]` steps, its
-    change counts per step, and the server moves by the mean number of steps."""
+    """FedNova with plain descent (Wang et al. 2020, section 4): client k takes `steps[k]` steps,
+    its change counts per step, and the server moves by the mean number of steps."""
     w = np.zeros(classes * clients[0][0].shape[1] + classes)
     for cohort in cohorts:
         share = np.array([len(clients[k][1]) for k in cohort], float)
@@ -109,8 +110,8 @@ def nova(clients, classes, cohorts, steps):
 
 
 def fair(clients, classes, cohorts, q, rate):
-    """q-FedAvg (Li et al. 2020, Algorithm 2), one local step, so that the loss of the training is that
-    of the parameters that were sent."""
+    """q-FedAvg (Li et al. 2020, Algorithm 2), one local step, so that the loss of the training is
+    that of the parameters that were sent."""
     w, big = np.zeros(classes * clients[0][0].shape[1] + classes), 1 / rate
     for cohort in cohorts:
         losses = np.array([loss(w, *clients[k], classes) for k in cohort])
@@ -151,8 +152,8 @@ def before(step, rule):
 
 
 def buckets(groups):
-    """Bucketing (Karimireddy et al. 2022, Algorithm 1), with the groups that a permutation gives: the
-    mean of each, with the weight of its answers together."""
+    """Bucketing (Karimireddy et al. 2022, Algorithm 1), with the groups that a permutation gives:
+    the mean of each, with the weight of its answers together."""
 
     def step(_, answers, rows):
         means = [np.average(answers[list(group)], axis=0, weights=rows[list(group)]) for group in groups]
@@ -180,8 +181,8 @@ def clipping(radius):
 
 
 def adaptive_clipping(share):
-    """ARC (Allouah et al. 2024, Algorithm 2): the floor(2 f / n (n - f)) longest updates get the length
-    of the next one."""
+    """ARC (Allouah et al. 2024, Algorithm 2): the floor(2 f / n (n - f)) longest updates get the
+    length of the next one."""
 
     def step(w, answers, rows):
         n = len(answers)
@@ -249,7 +250,8 @@ def _krum_scores(answers, bad):
 
 
 def krum(share):
-    """Blanchard et al. 2017: the answer with the least sum of distances to its n - f - 2 nearest."""
+    """Blanchard et al. 2017: the answer with the least sum of distances to its n - f - 2
+    nearest."""
     return lambda _, answers, __: answers[_krum_scores(answers, int(share * len(answers))).argmin()]
 
 
@@ -265,8 +267,8 @@ def multi_krum(share):
 
 
 def bulyan(share):
-    """El Mhamdi et al. 2018: Krum chooses n - 2 f answers one by one; of each number, the mean of the
-    n - 4 f values nearest to the median of those."""
+    """El Mhamdi et al. 2018: Krum chooses n - 2 f answers one by one; of each number, the mean of
+    the n - 4 f values nearest to the median of those."""
 
     def rule(_, answers, __):
         bad = int(share * len(answers))

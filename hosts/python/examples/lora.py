@@ -3,8 +3,9 @@
     pip install torch transformers
     python examples/lora.py
 
-The factors of an adapter are averaged one by one (`mean`), or their products are (`lora-product`), also where clients have
-adapters of unequal ranks. The transformer is one of Hugging Face with random weights, so nothing is downloaded: the first run trains its body. For real work
+The factors of an adapter are averaged one by one (`mean`), or their products are (`lora-product`),
+also where clients have adapters of unequal ranks. The transformer is one of Hugging Face with
+random weights, so nothing is downloaded: the first run trains its body. For real work
 `from_pretrained` takes its place.
 """
 
@@ -29,7 +30,8 @@ WORDS, LENGTH = 64, 12  # word numbers, and words of a text
 
 
 class Adapter(nn.Module):
-    """A linear layer that stays as it is, plus a product of two small matrices, of which the first `own` ranks learn."""
+    """A linear layer that stays as it is, plus a product of two small matrices, of which the first
+    `own` ranks learn."""
 
     def __init__(self, base: nn.Linear, rank: int, own: int):
         super().__init__()
@@ -75,7 +77,8 @@ class Bert(fl.torch.Trainer):
 
 @fl.trainer("bert-lora")
 class BertLora(Bert):
-    """The same, with a frozen body: adapters of the queries and values learn and travel, and so does the classifier."""
+    """The same, with a frozen body: adapters of the queries and values learn and travel, and so
+    does the classifier."""
 
     rank: Annotated[int, "Rank of the adapters that travel.", fl.between(ge=1)] = 4
     own: Annotated[int, "Rank of this client's adapters; the others that travel are 0.", fl.between(ge=1)] = 4

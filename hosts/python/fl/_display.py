@@ -6,7 +6,8 @@ import html
 import logging
 import sys
 
-#: Takes notes as INFO and steps as DEBUG, also of a run with `quiet`. Nothing is shown unless a program sets logging up.
+#: Takes notes as INFO and steps as DEBUG, also of a run with `quiet`. Nothing is shown unless a
+#: program sets logging up.
 _LOG = logging.getLogger("fl")
 
 
@@ -34,7 +35,8 @@ def _size(n: float) -> str:
 
 
 class Display:
-    """Notes as they come; in a notebook also a bar, which becomes the results. The terminal's bar is the program's own."""
+    """Notes as they come; in a notebook also a bar, which becomes the results. The terminal's bar
+    is the program's own."""
 
     def __init__(self, quiet: bool):
         self.quiet, self.handle = quiet, None

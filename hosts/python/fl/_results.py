@@ -19,7 +19,8 @@ from ._errors import RunError
 
 @dataclass(frozen=True)
 class Results:
-    """What a run came to. It holds no part of the run itself: it can be pickled, and read again with `fl.open(results.folder)`."""
+    """What a run came to. It holds no part of the run itself: it can be pickled, and read again
+    with `fl.open(results.folder)`."""
 
     outcome: dict[str, Any]
     """As `outcome.json` has it."""
@@ -44,7 +45,8 @@ class Results:
 
     @property
     def digest(self) -> str:
-        """Of everything that was sent, answered, measured and kept: the same spec and seed have the same."""
+        """Of everything that was sent, answered, measured and kept: the same spec and seed have the
+        same."""
         return self.outcome["digest"]
 
     @property
@@ -64,14 +66,15 @@ class Results:
 
     @property
     def guarantees(self) -> dict[str, dict[str, Any]]:
-        """What is guaranteed against `server`, `clients` and `readers` of the results: an `epsilon` with all that it depends on,
-        or `nothing`, and why. Empty without an accountant."""
+        """What is guaranteed against `server`, `clients` and `readers` of the results: an `epsilon`
+        with all that it depends on, or `nothing`, and why. Empty without an accountant."""
         return self.outcome.get("privacy") or {}
 
     @property
     def epsilon(self) -> float | None:
-        """Epsilon against readers of the results, who see least; `None`: nothing is guaranteed. With seeded noise, or as the claim of a
-        library, it is an estimate: see `guarantees`, also for the other observers."""
+        """Epsilon against readers of the results, who see least; `None`: nothing is guaranteed.
+        With seeded noise, or as the claim of a library, it is an estimate: see `guarantees`, also
+        for the other observers."""
         readers = self.guarantees.get("readers", {})
         if "nothing" in readers or not readers:
             return None
@@ -103,12 +106,14 @@ class Results:
         return _data.client_names(json.loads(_fl.run_text(self.folder / "run.json")))
 
     def model(self, name: str = "final", client: int | str | None = None, data_dir=None) -> _model.KeptModel:
-        """A model that was kept: `final`, the one that the server has in the end, or the one of this slot. With `client`, a number or
-        a name, the one of this client. `data_dir` is where the run's data set is, if the program needs it to make the model."""
+        """A model that was kept: `final`, the one that the server has in the end, or the one of
+        this slot. With `client`, a number or a name, the one of this client. `data_dir` is where
+        the run's data set is, if the program needs it to make the model."""
         return _model.KeptModel(self.folder, _model.find(self.folder, name, client, self.clients), data_dir, self._temporary)
 
     def export(self, folder) -> list[Path]:
-        """Writes every kept model that has parameters as `NAME.safetensors` into a folder, those of a notebook's parts too."""
+        """Writes every kept model that has parameters as `NAME.safetensors` into a folder, those of
+        a notebook's parts too."""
         written = []
         for name in self.models:
             model = _model.KeptModel(self.folder, name)
@@ -119,7 +124,8 @@ class Results:
         return written
 
     def frame(self, kind: str | None = None):
-        """The measurements as a data frame: of pandas, or of polars if only that is installed (or if `kind` names it)."""
+        """The measurements as a data frame: of pandas, or of polars if only that is installed (or
+        if `kind` names it)."""
         if kind not in (None, "pandas", "polars"):
             raise ValueError(f"a frame is of pandas or polars, not {kind!r}")
         rows = [{key: row.get(key) for key in ("step", "round", "name", "value", "std")} for row in self.rows]
@@ -133,8 +139,9 @@ class Results:
         raise ModuleNotFoundError(f"a frame needs {wanted}: pip install {kind or 'pandas'}; without it, see `results.rows`")
 
     def plot(self, *names: str, ax=None):
-        """Measurements over rounds, with a band of one deviation over clients, on matplotlib's axes; all accuracies if no
-        `names` are given. Without matplotlib the run's page is shown instead."""
+        """Measurements over rounds, with a band of one deviation over clients, on matplotlib's
+        axes; all accuracies if no `names` are given. Without matplotlib the run's page is shown
+        instead."""
         known = dict.fromkeys(row["name"] for row in self.rows)
         for name in names:
             if name not in known:
@@ -210,7 +217,8 @@ class Results:
 
 
 class _Inline:
-    """A page in a notebook, whole: a path would be relative to wherever the notebook is served from."""
+    """A page in a notebook, whole: a path would be relative to wherever the notebook is served
+    from."""
 
     def __init__(self, page: str):
         self.page = page
@@ -234,8 +242,8 @@ def read(outcome: dict[str, Any], notes: list[str]) -> Results:
 
 
 def open(folder) -> Results:
-    """The results of a run from its folder. Of a run that failed or was stopped they are what was measured until then: `done` is
-    false, and there is no digest."""
+    """The results of a run from its folder. Of a run that failed or was stopped they are what was
+    measured until then: `done` is false, and there is no digest."""
     folder = Path(folder)
     try:
         summary = json.loads(_fl.run_text(folder / "outcome.json"))
@@ -268,7 +276,8 @@ def _unfinished(folder: Path) -> Results:
 
 
 def remove_before(folder: Path):
-    """Removes the finished runs `NAME-1`, `NAME-2`, .. before the run `NAME-3`, with the rows in memory that only they had."""
+    """Removes the finished runs `NAME-1`, `NAME-2`, .. before the run `NAME-3`, with the rows in
+    memory that only they had."""
     name, _, number = folder.name.rpartition("-")
     own = {one["path"] for one in _inputs(folder)}
     for path in folder.parent.glob(f"{name}-*"):

@@ -77,20 +77,25 @@ def run(
 ) -> Results:
     """Runs a spec in this process, and returns its results.
 
-    `spec` is a path, a text in YAML or a mapping; what is relative in a text or a mapping is relative to the working directory.
-    `set` changes values by path: `{"protocol.rounds": 5, "seed": 3}`. With `resume` in place of a spec, the run that was stopped
-    in that folder goes on. With `locked` only the plugins that the `fl.lock` beside the spec pins are loaded (for a text or a
-    mapping, the one in the working directory). Results do not depend on the rest: `out` is the run folder (otherwise `runs/NAME-1`, ..), `threads`
-    how many clients are served at once, `stop_after` so many steps the run stops, `wire` sends messages in their wire form,
-    `processes` lets clients live in so many processes of their own (PyTorch trains in parallel so; a client that has not answered
-    after `deadline` seconds has then not answered at all, which results do depend on), and
-    `memory` is how many bytes the program is to hold at most (what Python holds counts too). `on_step` is called after each step with a mapping:
-    `step`, its `number` of `of` rounds (0: it runs once), `metrics` (each measure of the step; deviations over clients end in
-    `.std`), `each` (values by client of measures that have them), `accuracy` (the last score), `bytes_up`, `bytes_down` and their
-    sum `bytes` so far, `epsilon` by observer so far (`None` without an accountant), the `guarantees` that it is a part of, as in
-    `Results.guarantees`, and `seconds` so far. When it returns `fl.STOP`,
-    the rounds end and the run comes to its results; a run with an accountant fails then, for its epsilon would follow from results.
-    `stop-when` in a spec does the same by a rule. An exception in `on_step` ends the run as Ctrl-C does.
+    `spec` is a path, a text in YAML or a mapping; what is relative in a text or a mapping is
+    relative to the working directory. `set` changes values by path:
+    `{"protocol.rounds": 5, "seed": 3}`. With `resume` in place of a spec, the run that was stopped
+    in that folder goes on. With `locked` only the plugins that the `fl.lock` beside the spec pins
+    are loaded (for a text or a mapping, the one in the working directory). Results do not depend on
+    the rest: `out` is the run folder (otherwise `runs/NAME-1`, ..), `threads` how many clients are
+    served at once, `stop_after` so many steps the run stops, `wire` sends messages in their wire
+    form, `processes` lets clients live in so many processes of their own (PyTorch trains in
+    parallel so; a client that has not answered after `deadline` seconds has then not answered at
+    all, which results do depend on), and `memory` is how many bytes the program is to hold at most
+    (what Python holds counts too). `on_step` is called after each step with a mapping: `step`, its
+    `number` of `of` rounds (0: it runs once), `metrics` (each measure of the step; deviations over
+    clients end in `.std`), `each` (values by client of measures that have them), `accuracy` (the
+    last score), `bytes_up`, `bytes_down` and their sum `bytes` so far, `epsilon` by observer so far
+    (`None` without an accountant), the `guarantees` that it is a part of, as in
+    `Results.guarantees`, and `seconds` so far. When it returns `fl.STOP`, the rounds end and the
+    run comes to its results; a run with an accountant fails then, for its epsilon would follow from
+    results. `stop-when` in a spec does the same by a rule. An exception in `on_step` ends the run
+    as Ctrl-C does.
 
     `data` is rows in memory in place of the spec's set: `(inputs, labels)`, a frame, a data set of PyTorch or of Hugging Face, or
     `{"train": .., "test": .., "public": ..}` of these, where `train` is one whole, a list with the rows of each client, or a mapping
@@ -98,12 +103,13 @@ def run(
     and `holdout`, as in the set `files`. The rows are written into the folder `data` beside the run folder, in files named by a
     hash with a key of the user: the digest is that of a run on these files, and a run is resumed without `data`, or with the same.
 
-    `keep` says what stays in `runs/`: `all`; `last`, which removes the finished runs of the same name before this one; or `nothing`:
-    the run folder lasts as long as the results do. `sinks` hear of the run's begin, each step and its end (`fl.sinks`), as those do
-    that a spec names.
+    `keep` says what stays in `runs/`: `all`; `last`, which removes the finished runs of the same
+    name before this one; or `nothing`: the run folder lasts as long as the results do. `sinks` hear
+    of the run's begin, each step and its end (`fl.sinks`), as those do that a spec names.
 
-    Ctrl-C lets the step that is going on come to its end; the run is written down, and `KeyboardInterrupt` says how it goes on.
-    A second Ctrl-C does not wait: the step ends in the background.
+    Ctrl-C lets the step that is going on come to its end; the run is written down, and
+    `KeyboardInterrupt` says how it goes on. A second Ctrl-C does not wait: the step ends in the
+    background.
 
     Raises `SpecError` if the spec is wrong, with all its mistakes, and `RunError` if the run fails.
     """

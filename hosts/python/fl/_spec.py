@@ -63,7 +63,8 @@ def flow(value, path: str = "") -> str:
 
 
 def setting(field: str) -> str:
-    """The name of the setting of a field: `warm_up` is `warm-up`, and `from_`, since `from` is a word of Python, is `from`."""
+    """The name of the setting of a field: `warm_up` is `warm-up`, and `from_`, since `from` is a
+    word of Python, is `from`."""
     return field.rstrip("_").replace("_", "-")
 
 

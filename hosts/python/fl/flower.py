@@ -1,9 +1,11 @@
-"""A spec on Flower, of version 1.40 or later: `server_app(spec)` and `client_app(spec)` make the two sides of a Flower app.
+"""A spec on Flower, of version 1.40 or later: `server_app(spec)` and `client_app(spec)` make the
+two sides of a Flower app.
 
-Flower brings transport, TLS, authentication of nodes and processes; the run is the same as that of `fl.run`, to the digest.
-`fl new flower NAME` writes an app that `flwr run` takes.
+Flower brings transport, TLS, authentication of nodes and processes; the run is the same as that of
+`fl.run`, to the digest. `fl new flower NAME` writes an app that `flwr run` takes.
 
-A project that keeps its own ServerApp and ClientApp uses one part: `Strategy` for an aggregator, `mod` for a mechanism.
+A project that keeps its own ServerApp and ClientApp uses one part: `Strategy` for an aggregator,
+`mod` for a mechanism.
 """
 
 from __future__ import annotations
@@ -36,12 +38,14 @@ from .remote import Node, Refused, lead
 
 __all__ = ["Strategy", "client_app", "mod", "server_app", "spent"]
 
-#: Seconds between two looks for replies: the first, twice as many each time nothing has come, and the most. A simulation answers within
-#: milliseconds; nodes of Flower look for work every three seconds.
+#: Seconds between two looks for replies: the first, twice as many each time nothing has come, and
+#: the most. A simulation answers within milliseconds; nodes of Flower look for work every three
+#: seconds.
 SOON, POLL = 0.01, 0.2
 #: Of so many replies that are due, one is worth a look by itself.
 MANY = 8
-#: A request without a reply is made again after so many seconds, then twice as many: a node that was ended and begun anew has lost it.
+#: A request without a reply is made again after so many seconds, then twice as many: a node that
+#: was ended and begun anew has lost it.
 AGAIN = 60.0
 #: So many processes of a node may end over one request.
 ATTEMPTS = 3
@@ -215,7 +219,8 @@ class _Courier:
             self.settle(node, reason)
 
     def settle(self, node: int, reason: str) -> None:
-        """Lets the next plain client without a node live at this one, whose app knows nothing of fl."""
+        """Lets the next plain client without a node live at this one, whose app knows nothing of
+        fl."""
         free = [client for client in self.plain if client not in self.nodes]
         if not free:
             hint = "if its app is not fl's, name as many plain clients as there are such nodes: server_app(spec, plain=[..])"
@@ -339,10 +344,12 @@ def server_app(
 ) -> ServerApp:
     """The server's side of a spec as a Flower ServerApp.
 
-    `plain` names clients of the spec that are plain ones of Flower: any ClientApp that has `@app.train()`, alone or given to
-    `client_app`. Such a client gets the parameters of `fedavg` as an ArrayRecord, with `train_config` and `server-round` in a ConfigRecord, and gives an
-    ArrayRecord with the same names and a MetricRecord with `num-examples`. None of fl's guarantees is about it, so a spec with a
-    privacy mechanism, an accountant or anything else that clients would have to do is refused.
+    `plain` names clients of the spec that are plain ones of Flower: any ClientApp that has
+    `@app.train()`, alone or given to `client_app`. Such a client gets the parameters of `fedavg` as
+    an ArrayRecord, with `train_config` and `server-round` in a ConfigRecord, and gives an
+    ArrayRecord with the same names and a MetricRecord with `num-examples`. None of fl's guarantees
+    is about it, so a spec with a privacy mechanism, an accountant or anything else that clients
+    would have to do is refused.
 
     `train_config` is a mapping, or a function from the number of the round (from 1) to one. With `evaluate_config`, which is the same,
     each plain client evaluates the parameters that it gets before it trains them, by its `@app.evaluate()`; a function that gives `None`
@@ -430,7 +437,8 @@ def _clients(node: Node, context: Context, own) -> list[int]:
 
 
 def _log(error: Exception) -> str:
-    """Writes an error to the log of the node, and gives what the server is told: the text may quote files of the node."""
+    """Writes an error to the log of the node, and gives what the server is told: the text may quote
+    files of the node."""
     print(f"fl: this node cannot take part: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
     return "its spec, its data or its configuration are wrong; its log says why"
 
@@ -438,11 +446,14 @@ def _log(error: Exception) -> str:
 def client_app(spec, *, home=None, own=None, data_dir=None, plain: ClientApp | None = None) -> ClientApp:
     """The clients' side of a spec as a Flower ClientApp.
 
-    `plain` is the ClientApp of an app that exists. It trains where a client lives that the server calls plain.
+    `plain` is the ClientApp of an app that exists. It trains where a client lives that the server
+    calls plain.
 
-    A node's configuration (`flower-supernode --node-config`) says which clients live there: `clients`, such as `"0 2"`; or Flower's
-    `partition-id` and `num-partitions`, as its simulation has them. `fl-home` is the folder where what lasts is kept (otherwise `home`,
-    FL_NODE_HOME, `~/.local/state/fl/node`), `fl-node` the file of a node with data of its own, `fl-data` the data directory.
+    A node's configuration (`flower-supernode --node-config`) says which clients live there:
+    `clients`, such as `"0 2"`; or Flower's `partition-id` and `num-partitions`, as its simulation
+    has them. `fl-home` is the folder where what lasts is kept (otherwise `home`, FL_NODE_HOME,
+    `~/.local/state/fl/node`), `fl-node` the file of a node with data of its own, `fl-data` the data
+    directory.
     """
     app = ClientApp() if plain is None else _Both(plain)
 

@@ -37,8 +37,8 @@ class Trainer(Protocol):
     """
 
     def fit(self, x: np.ndarray, target: np.ndarray, how: Pass, stream: Stream) -> tuple[int, float]:
-        """Trains as `how` says, with draws from `stream`; gives the number of steps and the mean loss
-        of the last epoch. Raises `fl.Lacks` for what it cannot do."""
+        """Trains as `how` says, with draws from `stream`; gives the number of steps and the mean
+        loss of the last epoch. Raises `fl.Lacks` for what it cannot do."""
         ...
 
     def predict(self, x: np.ndarray) -> np.ndarray:
@@ -92,8 +92,8 @@ class InputGradient(Trainer, Protocol):
 
 @runtime_checkable
 class ExampleGradients(Parametric, Protocol):
-    """It gives gradients by its parameters: SCAFFOLD with `control: gradient`, and DP-SGD, which also
-    needs `TakesSteps` or a `step_size()` that gives a number."""
+    """It gives gradients by its parameters: SCAFFOLD with `control: gradient`, and DP-SGD, which
+    also needs `TakesSteps` or a `step_size()` that gives a number."""
 
     def gradient(self, x: np.ndarray, target: np.ndarray, how: Pass) -> Mapping[str, np.ndarray]:
         """The gradient of the mean loss over the samples, by the names of `params`, as in
@@ -106,8 +106,9 @@ class ClipsGradients(ExampleGradients, Protocol):
     """It clips the gradients of many samples faster than one by one."""
 
     def clipped_gradients(self, x: np.ndarray, target: np.ndarray, how: Pass, clip: float) -> Mapping[str, np.ndarray] | None:
-        """The sum of the samples' gradients, each shortened to the Euclidean norm `clip`. A sample's
-        addend must not depend on the others, not even in its last bits. `None`: one by one."""
+        """The sum of the samples' gradients, each shortened to the Euclidean norm `clip`. A
+        sample's addend must not depend on the others, not even in its last bits. `None`: one by
+        one."""
         ...
 
 
@@ -116,12 +117,13 @@ class TakesSteps(Parametric, Protocol):
     """It takes steps along gradients that it is given, or says what its own steps are."""
 
     def descend(self, gradient: Mapping[str, np.ndarray], at: int, of: int, rate: float = 1.0) -> None:
-        """A step of its optimiser, as after batch `at` of `of`, at `rate` times the learning rate."""
+        """A step of its optimiser, as after batch `at` of `of`, at `rate` times the learning
+        rate."""
         ...
 
     def step_size(self) -> float | None:
-        """The learning rate, if each step is that times the gradient and nothing else, as SCAFFOLD by
-        steps and FedNova need; otherwise `None`."""
+        """The learning rate, if each step is that times the gradient and nothing else, as SCAFFOLD
+        by steps and FedNova need; otherwise `None`."""
         ...
 
 

@@ -1,4 +1,5 @@
-"""Classifiers and regressors of scikit-learn as trainers, for protocols that need no parameters, such as FedKT and FedKD.
+"""Classifiers and regressors of scikit-learn as trainers, for protocols that need no parameters,
+such as FedKT and FedKD.
 
     import fl, fl.sklearn
     from sklearn.ensemble import ExtraTreesClassifier
@@ -11,8 +12,9 @@
         def estimator(self):
             return ExtraTreesClassifier(self.trees)
 
-A regressor learns a number to predict (`label: {kind: number}`), on the scale of the label. What an estimator draws at random follows
-the run's seed, through `random_state`. Models are written with pickle: open run folders only from those whom you trust.
+A regressor learns a number to predict (`label: {kind: number}`), on the scale of the label. What an
+estimator draws at random follows the run's seed, through `random_state`. Models are written with
+pickle: open run folders only from those whom you trust.
 """
 
 from __future__ import annotations
@@ -33,11 +35,12 @@ _SUITS: weakref.WeakKeyDictionary[type, set[str]] = weakref.WeakKeyDictionary()
 
 
 class Trainer:
-    """A classifier, or a regressor where the task is a number to predict: override `estimator`. Each fit starts again, whatever length of
-    training a protocol asks for.
+    """A classifier, or a regressor where the task is a number to predict: override `estimator`.
+    Each fit starts again, whatever length of training a protocol asks for.
 
-    `learns` names the loss that the estimator minimises. A classifier has the cross-entropy. A regressor has the squared error: for
-    another loss of the label, such as `mae`, give an estimator of that loss, and say `learns = ("mae",)` in the class."""
+    `learns` names the loss that the estimator minimises. A classifier has the cross-entropy. A
+    regressor has the squared error: for another loss of the label, such as `mae`, give an estimator
+    of that loss, and say `learns = ("mae",)` in the class."""
 
     remembers = True  # what a subclass sets on itself outlasts a model that is made anew
     votes = False
@@ -50,7 +53,8 @@ class Trainer:
         return ("mse",) if self.task.numbers else ("cross-entropy",)
 
     def estimator(self):
-        """A classifier that has not been fitted, or a regressor (`self.task.numbers` tells what is due)."""
+        """A classifier that has not been fitted, or a regressor (`self.task.numbers` tells what is
+        due)."""
         raise NotImplementedError(f"{type(self).__name__} has no estimator()")
 
     # ---- what the program calls
@@ -106,7 +110,8 @@ class Trainer:
         return 1, float(each[how.loss].mean())
 
     def _learnt(self, rows: np.ndarray, classes: np.ndarray, stream: Stream):
-        """A fitted classifier, and the classes that it knows; `None` for one, of which there is nothing to learn."""
+        """A fitted classifier, and the classes that it knows; `None` for one, of which there is
+        nothing to learn."""
         found, positions = np.unique(classes, return_inverse=True)
         if len(found) == 1:
             return None, found
@@ -116,7 +121,8 @@ class Trainer:
         return fitted, found[np.asarray(fitted.classes_, np.int64)]
 
     def _fit(self, fitted, rows: np.ndarray, target: np.ndarray, stream: Stream, classes: dict[int, int]):
-        """The estimator after it has learnt, by the run's seed and in one thread; `classes` has the class of each position."""
+        """The estimator after it has learnt, by the run's seed and in one thread; `classes` has the
+        class of each position."""
         own = {}
         for name, value in fitted.get_params().items():
             match name.rpartition("__")[2]:
@@ -143,13 +149,15 @@ class Trainer:
         if len(x) == 0 or len(self._classes) == 0:
             return out
         found = np.zeros((len(x), 1)) if self._fitted is None else self._found_scores(rows)
-        # a class that it has not seen gets an even share of the probability, so that its score is no veto in a mean over teachers
+        # a class that it has not seen gets an even share of the probability, so that its score is
+        # no veto in a mean over teachers
         out[:] = np.logaddexp.reduce(found, axis=1, keepdims=True) - np.log(self.task.outputs)
         out[:, self._classes] = found
         return out
 
     def _found_scores(self, rows) -> np.ndarray:
-        """Scores of the classes that it has seen: logarithms of probabilities, or what it decides by."""
+        """Scores of the classes that it has seen: logarithms of probabilities, or what it decides
+        by."""
         if hasattr(self._fitted, "predict_proba"):
             shares = np.asarray(self._fitted.predict_proba(rows), np.float64)
             if shares.shape[1] > len(self._classes):  # of classes that it was told of and has not seen, too
@@ -180,7 +188,8 @@ class Trainer:
 
     def save(self) -> bytes:
         once = pickle.dumps((self._fitted, self._classes, self.task.input, self.task.outputs), protocol=5)
-        # which equal texts are one object differs between a model that was read and one that was not
+        # which equal texts are one object differs between a model that was read and one that was
+        # not
         return pickle.dumps(pickle.loads(once), protocol=5)
 
     def load(self, state: bytes):
@@ -194,7 +203,8 @@ class Trainer:
 
 
 def _is(estimator, kind: str) -> bool:
-    """Does scikit-learn know this estimator as a `classifier` or a `regressor`? An object of another library may say nothing."""
+    """Does scikit-learn know this estimator as a `classifier` or a `regressor`? An object of
+    another library may say nothing."""
     from sklearn import base
 
     try:
@@ -204,8 +214,9 @@ def _is(estimator, kind: str) -> bool:
 
 
 def _without_searches(value, seen: dict):
-    """Each search over settings gives way to the best estimator that it has found, which predicts the same: a search also holds the
-    seconds that it took, so no two pickles of it would be equal."""
+    """Each search over settings gives way to the best estimator that it has found, which predicts
+    the same: a search also holds the seconds that it took, so no two pickles of it would be
+    equal."""
     if id(value) in seen:
         return seen[id(value)]
     if hasattr(value, "best_estimator_") and hasattr(value, "cv_results_"):

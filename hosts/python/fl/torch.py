@@ -14,10 +14,11 @@
             layers = nn.Conv2d(c, self.width, 5), nn.ReLU(), nn.Flatten(), nn.LazyLinear(self.task.outputs)
             return nn.Sequential(*layers)
 
-On a processor the same spec and seed give the same bits, on any number of clients' threads: PyTorch itself uses one thread while
-it is called from here, and where a network draws at random while it trains (dropout), one client trains at a time, for all threads
-of a process draw from one generator. On a GPU nothing of that is promised: PyTorch's own kernels may add in another order. TF32 is
-off while a trainer computes.
+On a processor the same spec and seed give the same bits, on any number of clients' threads: PyTorch
+itself uses one thread while it is called from here, and where a network draws at random while it
+trains (dropout), one client trains at a time, for all threads of a process draw from one generator.
+On a GPU nothing of that is promised: PyTorch's own kernels may add in another order. TF32 is off
+while a trainer computes.
 """
 
 from __future__ import annotations
@@ -136,8 +137,8 @@ class Trainer:
     device: Annotated[str, "Where it trains: `cpu`, `cuda`, `cuda:1` or `mps`. Only `cpu` gives the same bits every time."] = "cpu"
 
     def net(self) -> nn.Module:
-        """The network: samples in, `samples x outputs` scores (logits) out, alone, first in a tuple, or as `.logits`. Parameters that
-        do not require a gradient are frozen."""
+        """The network: samples in, `samples x outputs` scores (logits) out, alone, first in a
+        tuple, or as `.logits`. Parameters that do not require a gradient are frozen."""
         raise NotImplementedError(f"{type(self).__name__} has no net()")
 
     def optimiser(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
@@ -150,18 +151,21 @@ class Trainer:
         return None
 
     def travels(self, name: str) -> bool:
-        """Does this parameter, or running statistic, go to the server and come back? By default all do. The others stay at home, as
-        the client's memory: a head of its own, normalisation (`"norm" not in name`). Every client gets the same frozen body that
-        stays at home: what `net` draws for it follows from a seed that no run changes."""
+        """Does this parameter, or running statistic, go to the server and come back? By default all
+        do. The others stay at home, as the client's memory: a head of its own, normalisation
+        (`"norm" not in name`). Every client gets the same frozen body that stays at home: what
+        `net` draws for it follows from a seed that no run changes."""
         return True
 
     def augment(self, inputs: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-        """A mini-batch as the network sees it while it trains, such as turned images; as it is by default."""
+        """A mini-batch as the network sees it while it trains, such as turned images; as it is by
+        default."""
         return inputs
 
     def collate(self, inputs: torch.Tensor) -> Any:
-        """What the network gets of a mini-batch: a tensor; a tuple, one argument each; or a mapping, by the names of arguments. By
-        default the rows as they are. A network of several inputs finds them side by side in a row: `ids, mask = inputs.split(12, 1)`."""
+        """What the network gets of a mini-batch: a tensor; a tuple, one argument each; or a
+        mapping, by the names of arguments. By default the rows as they are. A network of several
+        inputs finds them side by side in a row: `ids, mask = inputs.split(12, 1)`."""
         return inputs
 
     # ---- what the program calls
@@ -197,7 +201,8 @@ class Trainer:
             self._round()
 
     def _first_scores(self, model: nn.Module) -> tuple[torch.Tensor, torch.Tensor]:
-        """Two samples and their scores, with which lazy layers find their sizes; finds out whether the network takes whole numbers."""
+        """Two samples and their scores, with which lazy layers find their sizes; finds out whether
+        the network takes whole numbers."""
         failed = None
         for integers in (False, True) if self.integers is None else (self.integers,):
             dtype = torch.int64 if integers else next((p.dtype for p in model.parameters() if p.dtype.is_floating_point), torch.float32)
@@ -226,7 +231,8 @@ class Trainer:
         return seen[-1:]
 
     def _round(self):
-        """Parameters travel as floats, so doubles that travel are rounded to them: the sender has what it sent."""
+        """Parameters travel as floats, so doubles that travel are rounded to them: the sender has
+        what it sent."""
         with torch.no_grad():
             for value in self._travelling().values():
                 if value.dtype == torch.float64:
@@ -236,7 +242,8 @@ class Trainer:
         return type(self).travels is not Trainer.travels
 
     def _names(self) -> dict[str, str]:
-        """Each name of the network's state, with the first name of the same tensor: layers may share one."""
+        """Each name of the network's state, with the first name of the same tensor: layers may
+        share one."""
         first: dict[int, str] = {}
         held = self._model.state_dict(keep_vars=True)
         return {name: first.setdefault(id(value), name) if isinstance(value, torch.Tensor) else name for name, value in held.items()}
@@ -268,7 +275,8 @@ class Trainer:
                     raise ValueError(f"`{name}` and `{first}` are one tensor of the network, and travels() of {type(self).__name__} lets one of them travel")
 
     def _floats(self) -> dict[str, torch.Tensor]:
-        """What is a float of the network's state; what is none (how many batches there were) stays at home."""
+        """What is a float of the network's state; what is none (how many batches there were) stays
+        at home."""
         return {name: value for name, value in self._state().items() if isinstance(value, torch.Tensor) and value.is_floating_point()}
 
     def _travelling(self) -> dict[str, torch.Tensor]:
@@ -361,7 +369,8 @@ class Trainer:
             self._schedule.step()
 
     def _does_draw(self, samples) -> bool:
-        """Does the network draw at random while it trains? Then it needs the generator for itself."""
+        """Does the network draw at random while it trains? Then it needs the generator for
+        itself."""
         before = {name: value.clone() for name, value in self._model.state_dict().items()}
         with _draws.Section(0) as section, torch.no_grad():
             _called(self._model.train(), self.collate(samples))
@@ -381,7 +390,8 @@ class Trainer:
             return done
 
     def _joins(self, how: Pass, draws: bool) -> bool:
-        """Can it train together with others? Not what draws, has statistics of a batch, or looks at single numbers."""
+        """Can it train together with others? Not what draws, has statistics of a batch, or looks at
+        single numbers."""
         made = vars(self).get("_fl_made")
         if made is not None and made.alone:
             return False
@@ -397,7 +407,8 @@ class Trainer:
             return end.value
 
     def _slopes(self, batch, wanted, about, how) -> float:
-        """The loss of a mini-batch, and its gradients in the parameters. `about` is what a loss on features is told beside them."""
+        """The loss of a mini-batch, and its gradients in the parameters. `about` is what a loss on
+        features is told beside them."""
         scores, features = self._with_features(batch) if how.feature_loss else (self._scores(batch), None)
         loss = self.loss(scores, wanted, how)
         value = loss.item()
@@ -411,8 +422,8 @@ class Trainer:
         return value
 
     def _learn(self, x, target, how, stream):
-        """Gives each mini-batch, its targets as tensors, and what a loss on features is told of it; is sent the loss when the gradients
-        are there."""
+        """Gives each mini-batch, its targets as tensors, and what a loss on features is told of it;
+        is sent the loss when the gradients are there."""
         if len(x) == 0:
             return 0, 0.0
         inputs, wanted = self._inputs(x), self._target(target, how)
@@ -464,7 +475,8 @@ class Trainer:
         return len(losses), sum(epoch) / max(len(epoch), 1)
 
     def loss(self, scores: torch.Tensor, target: torch.Tensor, how: Pass) -> torch.Tensor:
-        """The mean over the batch of the minimised loss; of each pixel, where pixels have classes."""
+        """The mean over the batch of the minimised loss; of each pixel, where pixels have
+        classes."""
         if self.task.pixels and how.loss in ("cross-entropy", "kl", "norm"):
             scores = self._by_pixel(scores)
             target = target.flatten() if how.target == "pixels" else self._by_pixel(target)
@@ -540,8 +552,8 @@ class Trainer:
             return {n: _numpy(found[n]) if n in found else np.zeros_like(v) for n, v in self.params().items()}
 
     def clipped_gradients(self, x: np.ndarray, target: np.ndarray, how: Pass, clip: float) -> dict[str, np.ndarray] | None:
-        """The sum of the gradients of single samples, each shortened to the norm `clip`, for DP-SGD. A sample's addend does not depend
-        on the others, not even in its last bits."""
+        """The sum of the gradients of single samples, each shortened to the norm `clip`, for
+        DP-SGD. A sample's addend does not depend on the others, not even in its last bits."""
         if type(self).gradient is not Trainer.gradient:
             return None
         with _ONE, _CARDS.use(self):
@@ -559,7 +571,8 @@ class Trainer:
             return {name: _numpy(value) for name, value in sums.items()}
 
     def descend(self, gradient: Mapping[str, np.ndarray], at: int, of: int, rate: float = 1.0):
-        """Takes one step of the optimiser along a gradient, as after batch `at` of `of`; its rate is `rate` times the optimiser's."""
+        """Takes one step of the optimiser along a gradient, as after batch `at` of `of`; its rate
+        is `rate` times the optimiser's."""
         if isinstance(self._schedule, torch.optim.lr_scheduler.ReduceLROnPlateau):
             raise Lacks("ReduceLROnPlateau follows the loss, and where gradients are given (DP-SGD) there is none")
         with _ONE, _CARDS.use(self):
@@ -603,8 +616,9 @@ class Trainer:
 
     @property
     def buffers(self) -> frozenset[str]:
-        """The network's buffers that travel, such as running variances: they are averaged, and no server optimiser takes a step with
-        them. Buffers of whole numbers (`num_batches_tracked`) stay at home."""
+        """The network's buffers that travel, such as running variances: they are averaged, and no
+        server optimiser takes a step with them. Buffers of whole numbers (`num_batches_tracked`)
+        stay at home."""
         travelling = self._travelling()
         return frozenset(name for name, _ in self._model.named_buffers() if name in travelling)
 
@@ -670,7 +684,8 @@ class Trainer:
             self._reached().write(beside)
 
     def _reached(self) -> reachable.Graph:
-        """What the network, the optimiser with its hooks, and the schedule hold beside what their own states have."""
+        """What the network, the optimiser with its hooks, and the schedule hold beside what their
+        own states have."""
         known = [self, *self._model.parameters(), *self._model.state_dict(keep_vars=True).values()]
 
         def skip(value: Any) -> Iterable[str]:
@@ -686,7 +701,8 @@ class Trainer:
         return reachable.Graph(roots, known, skip)
 
     def _beside(self) -> dict[reachable.Path, Any]:
-        """Values that training has changed, such as the steps that a module counts, or a schedule that only a hook knows."""
+        """Values that training has changed, such as the steps that a module counts, or a schedule
+        that only a hook knows."""
         found = _twin.found(self)
         if found is None or found.before is None:
             return self._brought
@@ -770,7 +786,8 @@ def _numpy(tensor: torch.Tensor) -> np.ndarray:
 
 
 def _plain(state):
-    """Tensors as arrays, in whatever holds them; those of bfloat16, which numpy lacks, on the processor."""
+    """Tensors as arrays, in whatever holds them; those of bfloat16, which numpy lacks, on the
+    processor."""
     match state:
         case torch.Tensor():
             state = state.detach().cpu()

@@ -1,4 +1,5 @@
-"""A SuperLink of Flower on loopback, for tests and measurements: with TLS and SuperNodes that have keys, or with Flower's simulation."""
+"""A SuperLink of Flower on loopback, for tests and measurements: with TLS and SuperNodes that have
+keys, or with Flower's simulation."""
 
 import datetime
 import ipaddress
@@ -138,7 +139,8 @@ class Cluster:
         self.flwr("supernode", "register", self.key(name).with_suffix(".pub"), "here")
 
     def node(self, name, config, ca=None, again=False):
-        """Begins a SuperNode with this configuration and the key of this name; `again`: as often as it ends."""
+        """Begins a SuperNode with this configuration and the key of this name; `again`: as often as
+        it ends."""
         keeper = ["sh", "-c", 'while :; do "$@"; sleep 1; done', "keeper"] if again else []
         self.begin(
             name, *keeper, BIN / "flower-supernode", "--superlink", f"127.0.0.1:{self.port}", "--root-certificates", ca or self.folder / "tls/ca.crt",

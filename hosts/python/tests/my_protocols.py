@@ -18,7 +18,8 @@ class Sampling:
 
 @fl.protocol("py-fedavg")
 class PyFedAvg:
-    """FedAvg (McMahan et al. 2017): clients train from the server's parameters, and the server combines theirs."""
+    """FedAvg (McMahan et al. 2017): clients train from the server's parameters, and the server
+    combines theirs."""
 
     rounds: Annotated[int, "Rounds.", fl.between(ge=1)] = 5
     local: Annotated[fl.RoundTraining, "A client's training in one round."] = fl.RoundTraining(epochs=2, batch=16)
@@ -73,7 +74,8 @@ class PyFedAvg:
 
 @fl.protocol("py-distil")
 class PyDistil:
-    """Clients score public samples, and the server's student learns from the mean of those that are clear."""
+    """Clients score public samples, and the server's student learns from the mean of those that are
+    clear."""
 
     rounds: Annotated[int, "Rounds.", fl.between(ge=1)] = 3
     samples: Annotated[int, "Public samples of a round.", fl.between(ge=1)] = 20
@@ -118,7 +120,8 @@ class PyDistil:
 
 @fl.protocol("py-class-means")
 class PyClassMeans:
-    """Clients train on a private sample of their examples, and share the mean output of each class (FKD, Jeong et al. 2018)."""
+    """Clients train on a private sample of their examples, and share the mean output of each class
+    (FKD, Jeong et al. 2018)."""
 
     rounds: Annotated[int, "Rounds.", fl.between(ge=1)] = 2
     warm_up: Annotated[fl.Training | None, "A client's training before round 1."] = None

@@ -81,7 +81,8 @@ CASES = {
 
 
 def claims(spec, settings):
-    """Who claims the guarantees of a run with system noise, by observer; not those that are nothing."""
+    """Who claims the guarantees of a run with system noise, by observer; not those that are
+    nothing."""
     spec = fl.check(QUICK / f"{spec}.yaml", {"noise": "system"} | settings)
     told = fl.run(spec, quiet=True).guarantees
     return {observer: one.get("claimed_by", []) for observer, one in told.items() if "epsilon" in one}

@@ -1,4 +1,5 @@
-"""A spec on Flower: the same digest in its simulation, and on a SuperLink with TLS and authenticated SuperNodes."""
+"""A spec on Flower: the same digest in its simulation, and on a SuperLink with TLS and
+authenticated SuperNodes."""
 
 import json
 import re
@@ -73,7 +74,8 @@ def test_exact_on_nodes_with_keys_and_nobody_else_gets_anything(tmp_path):
 
 
 def test_a_grid_that_loses_things(identity):
-    """The courier alone, over a grid that takes nothing, loses nodes, and gives them back under other names."""
+    """The courier alone, over a grid that takes nothing, loses nodes, and gives them back under
+    other names."""
     from flwr.app import ConfigRecord, Error, Message, RecordDict
 
     from fl import flower, remote
@@ -83,7 +85,8 @@ def test_a_grid_that_loses_things(identity):
     node = remote.Node(spec, home="home")
 
     class Grid:
-        """Every client has a node; in each push one message is lost with its node, and all but the first are not taken at first."""
+        """Every client has a node; in each push one message is lost with its node, and all but the
+        first are not taken at first."""
 
         def __init__(self):
             self.names = {client: 100 + client for client in range(5)}
@@ -214,7 +217,8 @@ def plain_app(say=lambda arrays, n: {"arrays": arrays, "metrics": {"num-examples
 
 
 class Mixed:
-    """A grid where clients 0 to 3 have a node each with both apps, and another node has one of somebody else."""
+    """A grid where clients 0 to 3 have a node each with both apps, and another node has one of
+    somebody else."""
 
     def __init__(self, spec, app):
         from flwr.app import Context, RecordDict
@@ -529,7 +533,8 @@ SECRET = "root:$6$SECRETHASH:19000:0:99999:7:::\nalice,pw=topsecret\n"
 
 
 def told(spec, message_type="query.who", **run_config):
-    """What a node tells the server: a reply, or the text of an exception, which Flower sends as well."""
+    """What a node tells the server: a reply, or the text of an exception, which Flower sends as
+    well."""
     from flwr.app import Context, Message, RecordDict
 
     from fl import flower
@@ -584,7 +589,8 @@ def test_the_configuration_of_a_run_names_no_file_of_a_node(identity, tmp_path, 
 
 
 class LocalGrid:
-    """A grid that answers at once, by a ClientApp's train function for each of five nodes; in the order that `order` gives."""
+    """A grid that answers at once, by a ClientApp's train function for each of five nodes; in the
+    order that `order` gives."""
 
     def __init__(self, train, order=sorted, mods=()):
         self.train, self.order, self.mods, self.contexts = train, order, mods, {}

@@ -1,5 +1,6 @@
-"""Methods, server optimisers, robust rules and losses beside their papers in plain NumPy (tests/oracles): six rounds with all, some and
-one client a round, full batches, so that both do the same sums."""
+"""Methods, server optimisers, robust rules and losses beside their papers in plain NumPy
+(tests/oracles): six rounds with all, some and one client a round, full batches, so that both do the
+same sums."""
 
 import importlib.util
 import struct
@@ -322,8 +323,8 @@ def test_close_fedbn_keeps_layers_that_normalise(size):
 
 
 def drawn_network():
-    """The network of FedTGP's server as it is drawn, from a checkpoint: embedding, then bias and weights
-    of both layers."""
+    """The network of FedTGP's server as it is drawn, from a checkpoint: embedding, then bias and
+    weights of both layers."""
     still = {"use": "trainable-prototypes", "lr": 1e-300, "epochs": 1, "batch": 100}
     spec = {"name": "drawn", "seed": 1, "checkpoint": {"keep": True}, "protocol": {"use": "fedproto", "rounds": 2}}
     net = {"use": "dfdx", "net": [{"linear": by_features.WIDTH}, "outputs"]}
@@ -610,7 +611,8 @@ class PyCount:
 def test_close_fedkt_counts_votes_in_two_tiers(count):
     few, asked = [rows(4, 3 + k) for k in range(count)], rows(40, 1)[0]
     public = asked.astype(float)
-    # fl draws the partitions: of each party's four rows, one of three cuts into pairs must give each student
+    # fl draws the partitions: of each party's four rows, one of three cuts into pairs must give
+    # each student
     cuts = [([0, 1], [2, 3]), ([0, 2], [1, 3]), ([0, 3], [1, 2])]
     made = [[distillation.student([(x[cut], y[cut]) for cut in both], public, CLASSES) for both in cuts] for x, y in exact(few)]
     parts = {"teacher": "linear", "student": "linear", "final": "linear", "tier1": {"use": "majority-vote"}}

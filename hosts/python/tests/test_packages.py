@@ -97,7 +97,8 @@ RUN = 'open("it-ran", "w").close()\n'
 
 
 def helped(site: Path):
-    """A package with several top-level modules and data, and bytecode of them as pip compiles it."""
+    """A package with several top-level modules and data, and bytecode of them as pip compiles
+    it."""
     installed(site, "fl-helped-mean", HELPED, more={
         "helped_mean_helper.py": HELPER, "helped_mean_tools/__init__.py": "", "helped_mean_tools/deep.py": "ONE = 1.0\n",
         "helped_mean_tools/table.json": "[1]", "helped_mean_data.json": "[1]", "helped_space/inner/__init__.py": "ONE = 1.0\n",
@@ -113,7 +114,8 @@ def same_time(path: Path, text: str):
 
 
 def compiled_of(text: str, source: Path, to: Path, checks: bool):
-    """Bytecode of another text, which Python would take for that of the source, or runs without one."""
+    """Bytecode of another text, which Python would take for that of the source, or runs without
+    one."""
     other = source.with_name("other.py")
     other.write_text(text)
     py_compile.compile(str(other), cfile=str(to))
@@ -164,7 +166,8 @@ def test_a_changed_file_of_a_locked_package_is_refused_before_anything_of_it_run
 
 
 def test_bytecode_that_was_not_hashed_never_runs(fedavg, tmp_path):
-    """Python would take it for that of the source beside it. Lines with one time and size prove nothing to fl."""
+    """Python would take it for that of the source beside it. Lines with one time and size prove
+    nothing to fl."""
     site = tmp_path / "site"
     helped(site)
     for source in [site / "helped_mean_helper.py", site / "helped_mean.py", site / "helped_mean_tools" / "deep.py"]:

@@ -1,4 +1,5 @@
-"""Protocols in Python: the same digests as linked ones in every way of running, and what becomes of mistakes."""
+"""Protocols in Python: the same digests as linked ones in every way of running, and what becomes of
+mistakes."""
 
 import json
 import os
@@ -648,7 +649,8 @@ def test_exact_a_generator_learns_from_a_models_slope():
 
 
 def test_arrays_cross_as_they_lie():
-    """What is sent to a client is a read-only view of the program's memory; what the program gives the server is the server's own."""
+    """What is sent to a client is a read-only view of the program's memory; what the program gives
+    the server is the server's own."""
     seen = {}
 
     def train(self, client, params):

@@ -228,7 +228,8 @@ def test_mlflow_has_settings_measures_and_the_digest(fedavg, monkeypatch):
 
 
 def records(data):
-    """The records of a log in the format of LevelDB, which wandb writes after a head of seven bytes."""
+    """The records of a log in the format of LevelDB, which wandb writes after a head of seven
+    bytes."""
     at, held = 7, b""
     while at + 7 <= len(data):
         if 32768 - at % 32768 < 7:

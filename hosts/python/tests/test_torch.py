@@ -285,7 +285,8 @@ class LooksAlone(Looks):
 
 
 def all_fitted(all, **more):
-    """Trains networks at the same time, on rows of different numbers; gives what went wrong with each."""
+    """Trains networks at the same time, on rows of different numbers; gives what went wrong with
+    each."""
     wrong, ready = [None] * len(all), threading.Barrier(len(all))
 
     def one(k):
@@ -535,7 +536,8 @@ def test_exact_sums_of_clipped_gradients_are_those_of_single_examples():
     for name, value in sums.items():
         wanted = sum(one[name].astype(float) * min(1, clip / norm) for one, norm in zip(each, norms))
         np.testing.assert_allclose(value, wanted, rtol=1e-4, atol=1e-6)
-    # one more example moves the sum by no more than the bound, and one that is not finite by nothing
+    # one more example moves the sum by no more than the bound, and one that is not finite by
+    # nothing
     fewer = part.clipped_gradients(x[1:], y[1:], how, clip)
     assert np.sqrt(sum(np.square(sums[n].astype(float) - fewer[n]).sum() for n in sums)) <= clip
     x[0] = np.inf

@@ -38,7 +38,8 @@ def test_exact_a_network_with_state_has_one_digest_in_five_ways(fedavg, what):
 
 
 def test_moon_is_not_fedavg_and_its_memory_counts(fedavg):
-    """Without the model of the round before, MOON's contrast is that of two equal models, and the run is another."""
+    """Without the model of the round before, MOON's contrast is that of two equal models, and the
+    run is another."""
 
     def forgets(self, x, target, how, stream):
         vars(self).pop("previous", None)

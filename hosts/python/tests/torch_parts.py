@@ -40,7 +40,8 @@ class AdamW(Net):
 
 @fl.trainer("torch-moon")
 class Moon(Net):
-    """MOON (Li et al. 2021): features like those of the server's model, and unlike those of its own of the round before."""
+    """MOON (Li et al. 2021): features like those of the server's model, and unlike those of its own
+    of the round before."""
 
     mu: Annotated[float, "Weight of the contrast.", fl.between(ge=0)] = 1.0
     tau: Annotated[float, "Temperature of the contrast.", fl.between(gt=0)] = 0.5

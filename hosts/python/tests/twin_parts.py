@@ -1,4 +1,5 @@
-"""Networks of PyTorch that draw past their stream, or keep something beside parameters and moments."""
+"""Networks of PyTorch that draw past their stream, or keep something beside parameters and
+moments."""
 
 import itertools
 import math

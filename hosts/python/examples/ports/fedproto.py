@@ -1,4 +1,5 @@
-"""FedProto (Tan et al. 2022): clients share what their models make of each class, and no parameters."""
+"""FedProto (Tan et al. 2022): clients share what their models make of each class, and no
+parameters."""
 
 from typing import Annotated
 
@@ -12,7 +13,8 @@ KNOWN = fl.message("prototypes", "The mean features of all examples of each clas
 
 @fl.protocol("my-fedproto")
 class FedProto:
-    """Clients train models of their own, and the server averages their class prototypes (FedProto, Tan et al. 2022)."""
+    """Clients train models of their own, and the server averages their class prototypes (FedProto,
+    Tan et al. 2022)."""
 
     rounds: Annotated[int, "Rounds.", fl.between(ge=1)] = 10
     epochs: Annotated[int, "Epochs of a client's training.", fl.between(ge=1)] = 1
@@ -27,7 +29,8 @@ class FedProto:
         means, there = np.array(known["means"], float), known["counts"] > 0
 
         def distance(features: np.ndarray, classes: np.ndarray, rows: np.ndarray, stream: fl.Stream) -> tuple[float, np.ndarray]:
-            """The mean squared distance of features to the prototype of their class, and its slope."""
+            """The mean squared distance of features to the prototype of their class, and its
+            slope."""
             apart = (features - means[classes]) * there[classes, None]
             return self.pull * float(np.mean(apart**2)), 2 * self.pull * apart / apart.size
 

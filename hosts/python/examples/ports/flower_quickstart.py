@@ -23,7 +23,8 @@ class QuickstartCnn(fl.torch.Trainer):
 
 
 def main(train: Rows, test: Rows, rounds: int = 3, clients: int = 10, lr: float = 0.1) -> fl.Results:
-    """FedAvg of all clients, one epoch a round in batches of 32; each client keeps a fifth of its rows out of training."""
+    """FedAvg of all clients, one epoch a round in batches of 32; each client keeps a fifth of its
+    rows out of training."""
     spec = {
         "name": "flower-quickstart",
         "seed": 1,

@@ -2,8 +2,9 @@
 
     FL_DATA_DIR=DIR python examples/ports/pfl_dp_fedavg.py
 
-The setting is that of pfl-research's benchmark on CIFAR-10, here on Fashion-MNIST: 1,000 users of 50 pictures, 50 of them a round, and the
-noise of 1,000 of a million users, at epsilon 2 and delta 1e-6.
+The setting is that of pfl-research's benchmark on CIFAR-10, here on Fashion-MNIST: 1,000 users of
+50 pictures, 50 of them a round, and the noise of 1,000 of a million users, at epsilon 2 and delta
+1e-6.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ class PflCnn(fl.torch.Trainer):
 
 
 def main(train: Rows, test: Rows, rounds: int = 30, users: int = 1000, cohort: int = 50, each: int = 50, larger: int = 1000, sigma: float = 0.0) -> fl.Results:
-    """Draws `cohort` users a round; the noise is that of `larger` users of a million, at the multiplier `sigma` or what epsilon 2 needs."""
+    """Draws `cohort` users a round; the noise is that of `larger` users of a million, at the
+    multiplier `sigma` or what epsilon 2 needs."""
     sigma = sigma or fl.account("gaussian", target=2.0, rate=larger / 10**6, times=rounds, delta=1e-6)["sigma"]
     noise = {"use": "gaussian-update", "clip": 0.4, "noise-multiplier": sigma, "noise-cohort": larger}
     spec = {

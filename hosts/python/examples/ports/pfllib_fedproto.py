@@ -2,8 +2,9 @@
 
     FL_DATA_DIR=DIR python examples/ports/pfllib_fedproto.py
 
-The setting is PFLlib's: Dirichlet 0.1 over 20 clients, a quarter of each client's rows to test on, one epoch a round in batches of 10 at
-0.005, and PFLlib's network. Here the rows are the test set of Fashion-MNIST alone, and the rounds 10 of 2,000.
+The setting is PFLlib's: Dirichlet 0.1 over 20 clients, a quarter of each client's rows to test on,
+one epoch a round in batches of 10 at 0.005, and PFLlib's network. Here the rows are the test set of
+Fashion-MNIST alone, and the rounds 10 of 2,000.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Real rows for the ports, of the folder that FL_DATA_DIR names: pictures from -1 to 1, and classes."""
+"""Real rows for the ports, of the folder that FL_DATA_DIR names: pictures from -1 to 1, and
+classes."""
 
 from __future__ import annotations
 
@@ -52,7 +53,8 @@ def equal_parts(rows: Rows, parts: int, each: int | None = None) -> list[Rows]:
 
 
 def dirichlet_parts(rows: Rows, parts: int, alpha: float, least: int) -> list[Rows]:
-    """Each class is shared out by a draw of Dirichlet's distribution, until each client has `least` rows."""
+    """Each class is shared out by a draw of Dirichlet's distribution, until each client has `least`
+    rows."""
     draws = np.random.default_rng(0)
     while True:
         owner = np.empty(len(rows[1]), int)

@@ -73,8 +73,8 @@ class _Options:
 
 @dataclass
 class Written:
-    """The data of a run in files: the overrides of the spec that name them, and each file by what it
-    holds, such as `train.alice.inputs`."""
+    """The data of a run in files: the overrides of the spec that name them, and each file by what
+    it holds, such as `train.alice.inputs`."""
 
     overrides: list[str] = field(default_factory=list)
     files: dict[str, Path] = field(default_factory=dict)
@@ -100,7 +100,8 @@ _TRAIN, _OTHERS = re.compile(r"train.*", re.I), re.compile(r"(test|val|valid|val
 
 
 def _refuse_splits(source, where: str):
-    """Splits of a data set are no clients: one would train on the rows that the others are tested with."""
+    """Splits of a data set are no clients: one would train on the rows that the others are tested
+    with."""
     if not isinstance(source, Mapping):
         return
     names, hugging_face = [str(name) for name in source], hasattr(source, "column_names")
@@ -237,7 +238,8 @@ def _checked(inputs: np.ndarray, labels: np.ndarray | None, where: str) -> _Arra
 
 
 def _items(source, where: str, options: _Options) -> _Arrays:
-    """A `Dataset` of PyTorch, or anything with rows in turn: each is `(input, label)`, or an input."""
+    """A `Dataset` of PyTorch, or anything with rows in turn: each is `(input, label)`, or an
+    input."""
     inputs, labels = [], []
     rows: Iterable = (source[at] for at in range(len(source))) if hasattr(source, "__len__") and hasattr(source, "__getitem__") else source
     for row, item in enumerate(rows):

@@ -48,13 +48,16 @@ class Strategy(FedAvg):
         strategy = fl.flower.Strategy("trimmed-mean", trim=0.2, fraction_train=0.5)
         result = strategy.start(grid=grid, initial_arrays=arrays, num_rounds=10)
 
-    What `FedAvg` of Flower takes (`fraction_train`, `min_available_nodes`, `weighted_by_key` ..) goes to it, and everything else is a
-    setting of the part, as in `fl.make`. The part sees the replies in the order of their nodes' numbers. It gets the weights under
-    `weighted_by_key`, what was sent, and if it needs them the training losses under `loss_key` and the examples per class under
-    `class_counts_key`, of each reply's metrics. What it measures joins the metrics of the round, as `trimmed-mean.NAME`.
+    What `FedAvg` of Flower takes (`fraction_train`, `min_available_nodes`, `weighted_by_key` ..)
+    goes to it, and everything else is a setting of the part, as in `fl.make`. The part sees the
+    replies in the order of their nodes' numbers. It gets the weights under `weighted_by_key`, what
+    was sent, and if it needs them the training losses under `loss_key` and the examples per class
+    under `class_counts_key`, of each reply's metrics. What it measures joins the metrics of the
+    round, as `trimmed-mean.NAME`.
 
-    fl computes with 32 bits, and floats keep the type that was sent. Other arrays, such as counters of batches, stay as they were sent,
-    which a line of the log says once. `save` and `load` carry the part's state to another process.
+    fl computes with 32 bits, and floats keep the type that was sent. Other arrays, such as counters
+    of batches, stay as they were sent, which a line of the log says once. `save` and `load` carry
+    the part's state to another process.
     """
 
     def __init__(self, name: str, *, role: str | None = None, seed: int | None = None, loss_key: str = "train_loss", class_counts_key: str = "class-counts", **settings: Any):
@@ -120,10 +123,11 @@ def mod(name: str, *, seed: int | None = None, **settings: Any) -> Callable[[Mes
 
         app = ClientApp(client_fn, mods=[fl.flower.mod("gaussian-update", clip=1.0, noise_multiplier=1.2)])
 
-    The mechanism clips the change from what was sent, and adds its noise; the reply has what was sent plus that. Each client adds noise
-    for itself alone, so the guarantee holds against the server too. It is about the arrays: the reply's metrics, such as the loss and
-    the number of examples, go as they are, and nothing prices them. The price of each release is kept in the client's context:
-    `fl.flower.spent(context)` gives them to an accountant.
+    The mechanism clips the change from what was sent, and adds its noise; the reply has what was
+    sent plus that. Each client adds noise for itself alone, so the guarantee holds against the
+    server too. It is about the arrays: the reply's metrics, such as the loss and the number of
+    examples, go as they are, and nothing prices them. The price of each release is kept in the
+    client's context: `fl.flower.spent(context)` gives them to an accountant.
     """
     part = make(name, role="privacy", seed=seed, **settings)
 
@@ -153,6 +157,7 @@ def mod(name: str, *, seed: int | None = None, **settings: Any) -> Callable[[Mes
 
 
 def spent(context: Context) -> Sequence[dict[str, Any]]:
-    """What the releases of this client cost so far, for an accountant: `fl.make("rdp", delta=1e-5)(fl.flower.spent(context))`."""
+    """What the releases of this client cost so far, for an accountant:
+    `fl.make("rdp", delta=1e-5)(fl.flower.spent(context))`."""
     kept = context.state.config_records.get(SPENT)
     return [json.loads(event) for event in kept["events"]] if kept else []

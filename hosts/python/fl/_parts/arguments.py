@@ -26,8 +26,8 @@ class Unpriced(Exception):
 
 
 class Refused(Exception):
-    """The program refuses, or fails at, what a protocol asks of it. `problem` is what kind of problem it is, as the program names it:
-    `{"Budget": ..}`, `{"Lacks": ..}`, or `None`."""
+    """The program refuses, or fails at, what a protocol asks of it. `problem` is what kind of
+    problem it is, as the program names it: `{"Budget": ..}`, `{"Lacks": ..}`, or `None`."""
 
     def __init__(self, text: str, problem: object = None):
         super().__init__(text)
@@ -35,7 +35,8 @@ class Refused(Exception):
 
 
 class Stream:
-    """The randomness of a call: the same key gives the same numbers. A part draws from nothing else."""
+    """The randomness of a call: the same key gives the same numbers. A part draws from nothing
+    else."""
 
     __slots__ = ("key",)
 
@@ -80,13 +81,15 @@ def numbered(samples: np.ndarray, number: int | None):
 
 
 def number_of(samples: np.ndarray) -> int | None:
-    """The program's number of these samples, if they are those that it lends for this call: only the same samples have it again."""
+    """The program's number of these samples, if they are those that it lends for this call: only
+    the same samples have it again."""
     place, number = getattr(_CALL, "now", None) or (None, None)
     return number if isinstance(samples, np.ndarray) and _place(samples) == place else None
 
 
 class Message(Mapping[str, np.ndarray]):
-    """Arrays by name. They are lent for the call: read-only, without a copy, and gone after it. Keep `array.copy()`."""
+    """Arrays by name. They are lent for the call: read-only, without a copy, and gone after it.
+    Keep `array.copy()`."""
 
     __slots__ = ("_lent", "_seen")
 
@@ -113,7 +116,8 @@ class Message(Mapping[str, np.ndarray]):
 
 
 class Mail(Message):
-    """One client's message: its `sender` and `weight`, and `class_counts` and `training_loss` if the part needs them."""
+    """One client's message: its `sender` and `weight`, and `class_counts` and `training_loss` if
+    the part needs them."""
 
     __slots__ = ("class_counts", "sender", "training_loss", "weight")
 
@@ -162,14 +166,15 @@ class Inbox(Sequence[Mail]):
         return np.array([message[4] for message in self._messages], dtype=float)
 
     def mean(self, weights=None) -> dict[str, np.ndarray]:
-        """The weighted mean by name, as the aggregator `mean` has it, bit by bit: by the messages' weights, or by these."""
+        """The weighted mean by name, as the aggregator `mean` has it, bit by bit: by the messages'
+        weights, or by these."""
         weights = [message[1] for message in self._messages] if weights is None else [float(w) for w in weights]
         return {name: np.asarray(owner) for name, owner in self._host.mean(weights).items()}
 
 
 class Pool(Message):
-    """The pool of a selector: of clients `clients` (their numbers), `sizes` and `losses` (NaN where unknown), of
-    samples their `values`, all as attributes too."""
+    """The pool of a selector: of clients `clients` (their numbers), `sizes` and `losses` (NaN where
+    unknown), of samples their `values`, all as attributes too."""
 
     __slots__ = ()
 
@@ -181,7 +186,8 @@ class Pool(Message):
 
 
 class Round:
-    """The round: its number, its `stream`, and the message `sent` to clients if the part needs that."""
+    """The round: its number, its `stream`, and the message `sent` to clients if the part needs
+    that."""
 
     __slots__ = ("_facts", "_key", "_notes", "_numbers", "sent")
 
@@ -216,8 +222,8 @@ class Round:
 
     @property
     def buffers(self) -> frozenset[str]:
-        """For an aggregator of parameters: the names of those that are buffers, statistics of data such as a running variance. They
-        are averaged, and no step is taken with them."""
+        """For an aggregator of parameters: the names of those that are buffers, statistics of data
+        such as a running variance. They are averaged, and no step is taken with them."""
         return frozenset(self._fact("buffers", ()))
 
     def note(self, text: str):

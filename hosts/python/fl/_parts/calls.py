@@ -479,7 +479,8 @@ _DRAWS: dict[tuple, bool] = {}
 
 @contextmanager
 def _guarded(part, operation: int, host):
-    """The generators of the process are a call's own, except for those of a trainer that draw nothing: these run beside each other."""
+    """The generators of the process are a call's own, except for those of a trainer that draw
+    nothing: these run beside each other."""
     role = part._fl["role"]
     if role == "trainer" and operation == 60:
         yield  # `_train` does it

@@ -44,14 +44,17 @@ _METRICS: dict[str, _Metric] = {}
 def metric(name: str, task: str = "classes") -> Callable[[F], F]:
     """Declares a measure: a function before which it stands,
 
-    `f(scores, labels) -> number`, or `None` where it is not defined. It is measured wherever the program measures accuracy: of the
-    server's model under its name, of the clients' models under `clients.NAME`. So it is in `results.metrics`, in `on_step`, in
-    tables, reports and studies, and `stop-when: {metric: NAME, ..}` can name it. Digests do not depend on it.
+    `f(scores, labels) -> number`, or `None` where it is not defined. It is measured wherever the
+    program measures accuracy: of the server's model under its name, of the clients' models under
+    `clients.NAME`. So it is in `results.metrics`, in `on_step`, in tables, reports and studies, and
+    `stop-when: {metric: NAME, ..}` can name it. Digests do not depend on it.
 
-    `scores` is `rows x outputs` (logits). `labels` has the classes of the rows if `task` is `classes`; `rows x labels` of 1, 0 and
-    -1 for unknown if it is `multi-label`; `rows x pixels` of classes if it is `masks`, and of values if it is `images`; `rows x
-    numbers` on the label's scale if it is `numbers`. With another task nothing is measured. A measure of a notebook counts in all runs of the session, one of a module in those whose spec names
-    the module under `plugins`, and in other runs of a process that imports it.
+    `scores` is `rows x outputs` (logits). `labels` has the classes of the rows if `task` is
+    `classes`; `rows x labels` of 1, 0 and -1 for unknown if it is `multi-label`; `rows x pixels` of
+    classes if it is `masks`, and of values if it is `images`; `rows x numbers` on the label's scale
+    if it is `numbers`. With another task nothing is measured. A measure of a notebook counts in all
+    runs of the session, one of a module in those whose spec names the module under `plugins`, and
+    in other runs of a process that imports it.
     """
     if not isinstance(name, str) or not re.fullmatch(r"[a-z0-9][a-z0-9_-]{0,63}", name):
         raise ValueError(f"a measure's name has small letters, digits, - and _, got {name!r}")

@@ -147,16 +147,16 @@ class Model:
 
         `target` is one entry for each sample, of this `kind`: by itself classes (whole numbers) or
         `soft` probabilities; examples bring their own. Give `epochs` or `steps`, or a setting of
-        type `fl.Training` as `training`, which has these, `batch` and `clip`. `rate` is a factor of the
-        trainer's learning rate, for a slot that `needs` `scaled-rate`; a `fl.RoundTraining` also has
-        that of the round, and both are multiplied. `proximal` is
-        FedProx's weight and anchor, `gradient_offset` SCAFFOLD's addend, `clip` the largest norm of
-        a gradient. `auxiliary` is a loss that is added to each mini-batch's, for trainers that show
-        their last layer: it gets `weight`, `bias`, `scores` and `target`, and gives `loss`, and the
-        slopes `by-scores`, `weight` and `bias`. `feature_loss` is a loss on features: it gets the
-        features (`samples x features`) and the target of a mini-batch, the positions of its samples
-        among `x`, and a stream. It gives the loss and its slope by each feature. A slot says which
-        of the two it `needs`.
+        type `fl.Training` as `training`, which has these, `batch` and `clip`. `rate` is a factor of
+        the trainer's learning rate, for a slot that `needs` `scaled-rate`; a `fl.RoundTraining`
+        also has that of the round, and both are multiplied. `proximal` is FedProx's weight and
+        anchor, `gradient_offset` SCAFFOLD's addend, `clip` the largest norm of a gradient.
+        `auxiliary` is a loss that is added to each mini-batch's, for trainers that show their last
+        layer: it gets `weight`, `bias`, `scores` and `target`, and gives `loss`, and the slopes
+        `by-scores`, `weight` and `bias`. `feature_loss` is a loss on features: it gets the features
+        (`samples x features`) and the target of a mini-batch, the positions of its samples among
+        `x`, and a stream. It gives the loss and its slope by each feature. A slot says which of the
+        two it `needs`.
         """
         if training is not None:
             if epochs is not None or steps is not None or clip is not None:
@@ -214,7 +214,8 @@ class Model:
 
     @property
     def buffers(self) -> frozenset[str]:
-        """The names of those parameters that are buffers, such as running variances: average them, and take no step with them."""
+        """The names of those parameters that are buffers, such as running variances: average them,
+        and take no step with them."""
         return frozenset(self._do("describe")[0].get("buffers", ()))
 
     def set_params(self, params: Arrays) -> None:

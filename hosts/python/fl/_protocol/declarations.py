@@ -249,8 +249,8 @@ class Rate:
 class RoundTraining(Training):
     """One training pass in each round: its length, and a learning rate that follows the round.
 
-    `client.fit(slot, training=self.local)` takes the rate of the round that asks. A protocol that has one declares what it needs, and
-    hands on what is wrong with the rates:
+    `client.fit(slot, training=self.local)` takes the rate of the round that asks. A protocol that
+    has one declares what it needs, and hands on what is wrong with the rates:
 
         model = fl.slot("trainer", "What all train.", needs=lambda self: self.local.needs)
 
@@ -276,8 +276,8 @@ class RoundTraining(Training):
         return _fl.rate_in_round(flow(self.rate.by_round), round)
 
     def conflicts(self, setting: str, rounds: int) -> list[tuple[str, str]]:
-        """What is wrong with the rates in so many rounds, such as none that changes; `setting` is the
-        name of this group."""
+        """What is wrong with the rates in so many rounds, such as none that changes; `setting` is
+        the name of this group."""
         from .. import _fl
 
         path = f"{setting}.rate.by-round"
@@ -396,12 +396,12 @@ def exchange(
 
     * `to`: the selector of the clients; `into`: the aggregator of the answers; `sums_into`: the
       aggregator that gets the sum of the answers as one message, which must be one of the mean
-      (a claim of `of_mean`); `trains`: the client
-      trains for its answer, so an aggregator may request the loss of that training (nothing else
-      depends on it); `held_out`: the client uses `client.held_out`, the rows that it does not learn
-      from; `change`: the answer is a change, which the server adds to the parameters that
-      it sent (attacks and audits then know the client's model); `times` and `rows`: how often, and for how many samples (`"all"`: all
-      public ones; with `made`, those that the run generates): a number, the name of a setting, or a
+      (a claim of `of_mean`); `trains`: the client trains for its answer, so an aggregator may
+      request the loss of that training (nothing else depends on it); `held_out`: the client uses
+      `client.held_out`, the rows that it does not learn from; `change`: the answer is a change,
+      which the server adds to the parameters that it sent (attacks and audits then know the
+      client's model); `times` and `rows`: how often, and for how many samples (`"all"`: all public
+      ones; with `made`, those that the run generates): a number, the name of a setting, or a
       function of the protocol;
     * how the answer depends on the client's data. Without any of these it carries no guarantee.
       `releases`: the whole answer goes through this mechanism, or `fl.difference(slot)` or

@@ -397,9 +397,9 @@ class Client(_Side):
 
     @property
     def held_out(self) -> Examples:
-        """The rows that it has held back to test on (`data: {test: {own: 0.25}}`); no model learns from
-        them. The exchange declares `held_out=True`. With an accountant, which cannot price what
-        follows from them, this raises `fl.Refused`."""
+        """The rows that it has held back to test on (`data: {test: {own: 0.25}}`); no model learns
+        from them. The exchange declares `held_out=True`. With an accountant, which cannot price
+        what follows from them, this raises `fl.Refused`."""
         if self._held_out is None:
             self._held_out = Examples(self._program, *self._program.ask("held_out"))
         return self._held_out

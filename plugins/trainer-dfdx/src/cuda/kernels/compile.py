@@ -1,8 +1,8 @@
 """Compiles the kernels to PTX, without a GPU: `python compile.py [OUT]`.
 
-Needs NVRTC 12.1: `pip install nvidia-cuda-nvrtc-cu12==12.1.105`. Writes NAME.ptx.gz for each NAME.cu
-here into OUT, by default this folder, and sources.sha256, which says what they are made of. The
-same sources give the same PTX on every machine; `zcat NAME.ptx.gz` shows it.
+Needs NVRTC 12.1: `pip install nvidia-cuda-nvrtc-cu12==12.1.105`. Writes NAME.ptx.gz for each
+NAME.cu here into OUT, by default this folder, and sources.sha256, which says what they are made of.
+The same sources give the same PTX on every machine; `zcat NAME.ptx.gz` shows it.
 """
 
 import ctypes
