@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
-# Runs every fuzz target (fuzz/, tests/fuzz/) for so many seconds, and says how many inputs each was given.
+# Runs every fuzz target (fuzz/, tests/fuzz/) for so many seconds, and says how many inputs each was
+# given.
 #
 #     tests/bench/fuzz.sh [SECONDS EACH] [TARGET ..]
 #
-# Needs cargo-fuzz (`cargo install cargo-fuzz`). Works with a stable compiler, for which RUSTC_BOOTSTRAP stands in for a nightly one.
-# SANITIZER=address finds wrong memory accesses too, at half the speed. What is found stays in fuzz/artifacts/TARGET; put it into
-# tests/fuzz/corpus/TARGET with the mistake's correction, and the suite keeps it.
+# Needs cargo-fuzz (`cargo install cargo-fuzz`). Works with a stable compiler, for which
+# RUSTC_BOOTSTRAP stands in for a nightly one. SANITIZER=address finds wrong memory accesses too, at
+# half the speed. What is found stays in fuzz/artifacts/TARGET; put it into tests/fuzz/corpus/TARGET
+# with the mistake's correction, and the suite keeps it.
 set -euo pipefail
 cd "$(dirname "$0")/../../fuzz"
 seconds=${1:-60}

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Compares what a ledger, a page and a study say of random histories of runs with what observers can tell.
+# Compares what a ledger, a page and a study say of random histories of runs with what observers can
+# tell.
 #
 #     tests/bench/joins.sh [HISTORIES] [SEED]
 #

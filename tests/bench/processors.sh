@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
-# Compares the digests of the quick specs on four kinds of processors: this one, x86-64 with AVX2 and fused
-# multiply-adds, x86-64 without them, and aarch64; all but the first emulated by QEMU. About half an hour on two cores.
+# Compares the digests of the quick specs on four kinds of processors: this one, x86-64 with AVX2
+# and fused multiply-adds, x86-64 without them, and aarch64; all but the first emulated by QEMU.
+# About half an hour on two cores.
 #   tests/bench/processors.sh [SPEC..]
-# It needs: rustup target add aarch64-unknown-linux-gnu; apt-get install gcc-aarch64-linux-gnu qemu-user
+# It needs: rustup target add aarch64-unknown-linux-gnu; apt-get install gcc-aarch64-linux-gnu
+# qemu-user
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 for tool in qemu-x86_64 qemu-aarch64 aarch64-linux-gnu-gcc; do

@@ -1,6 +1,6 @@
 #!/bin/sh
-# valgrind's memcheck over a small run with a loaded part in Rust and one in C: an error in either fails the script.
-# tests/bench/valgrind.sh [TARGET_DIR]
+# valgrind's memcheck over a small run with a loaded part in Rust and one in C: an error in either
+# fails the script. tests/bench/valgrind.sh [TARGET_DIR]
 set -eu
 cd "$(dirname "$0")/../.."
 target=${1:-${CARGO_TARGET_DIR:-target}}
