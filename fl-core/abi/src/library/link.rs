@@ -114,14 +114,14 @@ impl Link {
 }
 
 /// A part of the program, by the number that it has for a protocol.
-pub(crate) struct LinkedPart {
+pub(crate) struct ProgramPart {
     link: Arc<Link>,
     number: u64,
     /// Whether the program holds it for as long as this is here.
     held: bool,
 }
 
-impl LinkedPart {
+impl ProgramPart {
     /// A part that stays where it is.
     pub fn new(link: &Arc<Link>, number: u64) -> Box<Self> {
         Box::new(Self {
@@ -139,7 +139,7 @@ impl LinkedPart {
     }
 }
 
-impl Drop for LinkedPart {
+impl Drop for ProgramPart {
     fn drop(&mut self) {
         if self.held {
             let models = self.link.models.lock();
@@ -155,7 +155,7 @@ impl Drop for LinkedPart {
     }
 }
 
-impl Caller for LinkedPart {
+impl Caller for ProgramPart {
     fn call(
         &self,
         operation: u32,

@@ -9,7 +9,7 @@ use crate::ask::AnswerText;
 use crate::caller::Calls;
 use crate::data_sets::HandedOut;
 use crate::host::Answers;
-use crate::library::link::{Link, LinkedPart};
+use crate::library::link::{Link, ProgramPart};
 use crate::library::{Host, Input};
 use crate::marshal::{content, plain};
 use crate::marshal_data::{ExamplesAsk, bytes_named, examples_of, with_examples};
@@ -143,7 +143,7 @@ impl ClientCalls for RemoteClient {
         let text = stating().slot(slot);
         let (held, pool): (u64, String) = self.slots.read(FL_TAKE_SELECTOR, text, &[])?;
         self.selectors.insert(slot.into(), held);
-        let selector = LinkedPart::new(&self.slots.link, held);
+        let selector = ProgramPart::new(&self.slots.link, held);
         Ok(Box::new(RemoteSelector::new(selector, &pool)?))
     }
     fn put_selector(&mut self, slot: &str, _: Box<dyn AnySelector>) {
@@ -196,7 +196,7 @@ impl ClientCalls for RemoteClient {
         let (held, steps): (u64, usize) = self.slots.read(FL_BEGIN_STEPS, text, &sent)?;
         self.mechanism = held;
         let mechanism = RemoteMechanism {
-            remote: LinkedPart::new(&self.slots.link, held),
+            remote: ProgramPart::new(&self.slots.link, held),
             on: like.message_type(),
         };
         Ok((Box::new(mechanism), steps))

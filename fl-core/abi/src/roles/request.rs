@@ -8,7 +8,7 @@ use crate::ask::ErrorText;
 use crate::caller::{Caller, Calls, Means};
 use crate::data_sets::HandedOut;
 use crate::host::Answer;
-use crate::library::link::{Link, LinkedPart};
+use crate::library::link::{Link, ProgramPart};
 use crate::library::{Host, Input};
 use crate::marshal::{OutgoingMessage, content, shorter, with_inbox_letters};
 use crate::marshal_data::{
@@ -280,7 +280,7 @@ impl RemoteSlots {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(new) => {
                 let number = self.link.read(FL_MODEL, stating().slot(slot), &[])?;
-                let part = LinkedPart::new(&self.link, number);
+                let part = ProgramPart::new(&self.link, number);
                 new.insert(RemoteTrainer::new(part, None)?)
             }
         })
@@ -291,7 +291,7 @@ impl RemoteSlots {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(new) => {
                 let number = self.link.read(FL_GENERATOR, stating().slot(slot), &[])?;
-                let remote = LinkedPart::new(&self.link, number);
+                let remote = ProgramPart::new(&self.link, number);
                 let input = None;
                 new.insert(RemoteGenerator { remote, input })
             }
@@ -337,7 +337,7 @@ pub(super) fn message_in(answer: Answer) -> Result<Erased> {
 
 /// Makes a model that the protocol holds by this number.
 pub(super) fn held_model(link: &Arc<Link>, number: u64) -> Result<Box<dyn Trainer>> {
-    let model = RemoteTrainer::new(LinkedPart::held(link, number), None)?;
+    let model = RemoteTrainer::new(ProgramPart::held(link, number), None)?;
     let model = Box::new(model);
     let place = std::ptr::from_ref(&*model).addr();
     let mut models = link.models.lock().unwrap_or_else(PoisonError::into_inner);
