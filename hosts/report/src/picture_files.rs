@@ -256,7 +256,7 @@ mod tests {
             };
             let drawn = lines(&[line], "x", "y", false, [0.0, 9.0]);
             let page = figure("y", "", &drawn, &[(0, label)], &table(&[], &[]));
-            picture_files(&page.into_string()).remove(0)
+            picture_files(&page.into_string(), &[]).remove(0)
         };
         let known = picture("0.5 ± 0.1 … é");
         assert_eq!((known.files().len(), known.note()), (2, None));

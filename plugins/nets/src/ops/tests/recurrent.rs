@@ -11,7 +11,7 @@ const COUNTS: [usize; 3] = [5, 1, 3];
 fn by_hand(x: &[f32], w: &[f32], channels: usize, units: usize) -> Vec<f64> {
     let (by_input, rest) = w.split_at(4 * units * channels);
     let (by_output, bias) = rest.split_at(4 * units * units);
-    let sigmoid = |z: f64| 1.0 / (1.0 + (-z).exp());
+    let sigmoid = |z: f64| 1.0 / (1.0 + libm::exp(-z));
     let dot =
         |w: &[f32], v: &[f64]| -> f64 { w.iter().zip(v).map(|(w, v)| f64::from(*w) * v).sum() };
     let (mut out, mut state, mut all) = (vec![0.0; units], vec![0.0; units], vec![]);
@@ -24,8 +24,8 @@ fn by_hand(x: &[f32], w: &[f32], channels: usize, units: usize) -> Vec<f64> {
         let gates: Vec<f64> = (0..4 * units).map(gate).collect();
         for u in 0..units {
             let [input, forget, open] = [0, 1, 3].map(|g| sigmoid(gates[g * units + u]));
-            state[u] = forget * state[u] + input * gates[2 * units + u].tanh();
-            out[u] = open * state[u].tanh();
+            state[u] = forget * state[u] + input * libm::tanh(gates[2 * units + u]);
+            out[u] = open * libm::tanh(state[u]);
         }
         all.extend(&out);
     }
