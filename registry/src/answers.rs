@@ -89,9 +89,10 @@ impl Checker<'_> {
         let (Some(data), Some(faults)) = (data, faults) else {
             return;
         };
-        let clients = match protocol.protocol.as_ref().is_none_or(|p| p.pools_data()) {
-            true => 1,
-            false => data.clients(),
+        let clients = if protocol.protocol.as_ref().is_none_or(|p| p.pools_data()) {
+            1
+        } else {
+            data.clients()
         };
         let roster: Vec<Candidate> = (0..clients as u32).map(Candidate::new).collect();
         // by the slot of their selector, how many clients a round has, at least and at most
@@ -242,15 +243,16 @@ impl Checker<'_> {
             let fitting = self.catalogue.fitting(summed).into_iter();
             let fitting = fitting
                 .filter(|part| is_of_mean(part, &sample(&(part.describe)().group())) == Some(true));
-            let (does, instead) = match fill.slot == before {
-                true => ("changes", format!("leave parts.{before} out")),
-                false => (
+            let (does, instead) = if fill.slot == before {
+                ("changes", format!("leave parts.{before} out"))
+            } else {
+                (
                     "combines",
                     format!(
                         "use a part that claims `of_mean` ({})",
                         crate::catalogue::names(fitting)
                     ),
-                ),
+                )
             };
             let text = format!(
                 "it {does} single answers, and {by}protocol `{}` adds the answers up and gives it their sum as one message, \

@@ -78,12 +78,13 @@ pub(crate) fn check(
             Some((end, other)) if first <= end => {
                 // the mistake is reported at the later of two groups
                 let (early, late) = (at.min(other), at.max(other));
-                let text = match early == late {
-                    true => format!("client {first} is named twice"),
-                    false => format!(
+                let text = if early == late {
+                    format!("client {first} is named twice")
+                } else {
+                    format!(
                         "client {first} is already in {}",
                         show_path(&shares[early].0)
-                    ),
+                    )
                 };
                 wrong.push((at_clients(&shares[late].0), text));
             }

@@ -374,9 +374,10 @@ fn has_features(model: &mut dyn Trainer, task: &Task) -> bool {
 fn differ(due: &Shapes, found: &Shapes) -> Option<String> {
     let show = |shape: &[usize]| {
         let sizes: Vec<String> = shape.iter().map(usize::to_string).collect();
-        match sizes.is_empty() {
-            true => "a single number".into(),
-            false => sizes.join("x"),
+        if sizes.is_empty() {
+            "a single number".into()
+        } else {
+            sizes.join("x")
         }
     };
     let other = due.iter().find_map(|(name, shape)| match found.get(name) {

@@ -212,9 +212,10 @@ fn differences(part: &PartDecl, alias: &Alias, width: usize) -> String {
     let parts = aliases::parts(alias);
     rows.extend(parts.iter().map(|(slot, due)| {
         let slot = slot.as_str().unwrap_or_default();
-        let due = match due.as_mapping().is_some_and(|due| due.is_empty()) {
-            true => "a part".into(),
-            false => yaml(&to_json(due)),
+        let due = if due.as_mapping().is_some_and(|due| due.is_empty()) {
+            "a part".into()
+        } else {
+            yaml(&to_json(due))
         };
         [format!("parts.{slot}"), "any".into(), due]
     }));
@@ -291,9 +292,10 @@ fn default(field: &Field) -> String {
 pub fn settings_table(fields: &[Field], width: usize) -> String {
     let mut rows = vec![["setting", "kind", "default", "range", "meaning"].map(String::from)];
     add_rows("", fields, &mut rows);
-    match fields.is_empty() {
-        true => "It has no settings.\n".into(),
-        false => columns(&rows, width),
+    if fields.is_empty() {
+        "It has no settings.\n".into()
+    } else {
+        columns(&rows, width)
     }
 }
 

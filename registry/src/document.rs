@@ -148,9 +148,10 @@ impl Document {
     /// Every mistake at once.
     pub fn settings<T: Setting>(&self, what: &str) -> Result<(T, Places), Mistakes> {
         let read = self.readable_settings(what)?;
-        match read.mistakes.is_empty() {
-            true => Ok((read.settings, read.places)),
-            false => Err(Mistakes::sorted(read.mistakes)),
+        if read.mistakes.is_empty() {
+            Ok((read.settings, read.places))
+        } else {
+            Err(Mistakes::sorted(read.mistakes))
         }
     }
 

@@ -81,9 +81,10 @@ pub fn trusted(path: &Path, about: &Metadata) -> Result<(), Untrusted> {
 /// The folder's name, if it is not the one that the path names.
 fn named(folder: &Path, path: &Path) -> String {
     let parent = path.canonicalize().ok();
-    match parent.as_deref().and_then(Path::parent) == Some(folder) {
-        true => String::new(),
-        false => format!(" {}", folder.display()),
+    if parent.as_deref().and_then(Path::parent) == Some(folder) {
+        String::new()
+    } else {
+        format!(" {}", folder.display())
     }
 }
 

@@ -398,12 +398,13 @@ mod linux {
                 return Ok(std::ptr::from_ref(fl_core::abi::library()));
             }
             let table = crate::library_file::table(library, Path::new(path));
-            table.map_err(
-                |why| match sandboxed && why.contains("cannot open shared object file") {
-                    true => why + ELSEWHERE,
-                    false => why,
-                },
-            )
+            table.map_err(|why| {
+                if sandboxed && why.contains("cannot open shared object file") {
+                    why + ELSEWHERE
+                } else {
+                    why
+                }
+            })
         };
         // SAFETY: the symbol is at least 16 bytes that the library maps, and it stays.
         #[allow(unsafe_code, reason = "the address of a library's symbol")]

@@ -28,10 +28,7 @@ pub(crate) fn table(mut file: File, path: &Path) -> Result<*const FlLibrary, Str
     let library = library.map_err(|e| {
         let why = std::error::Error::source(&e).map_or_else(|| e.to_string(), ToString::to_string);
         let why = why.replace(&*name.to_string_lossy(), &path.to_string_lossy());
-        let beside = match cfg!(target_os = "linux") && says(&mut file, b"$ORIGIN") {
-            true => "; it looks for other libraries in its own folder ($ORIGIN), and fl loads a copy that is in no folder: link them into it, or name their folder in LD_LIBRARY_PATH",
-            false => "",
-        };
+        let beside = if cfg!(target_os = "linux") && says(&mut file, b"$ORIGIN") { "; it looks for other libraries in its own folder ($ORIGIN), and fl loads a copy that is in no folder: link them into it, or name their folder in LD_LIBRARY_PATH" } else { "" };
         format!("the system cannot load it: {why}{beside}")
     })?;
     // the loader knows libraries by their names: this one must not be given to another file

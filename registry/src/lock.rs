@@ -61,9 +61,10 @@ fn hexadecimal(hash: &PlatformHash) -> Result<(), String> {
 }
 
 fn whole(pin: &Pin) -> Result<(), String> {
-    match pin.package.is_some() == pin.version.is_some() && pin.key() != Key::default() {
-        true => Ok(()),
-        false => Err("must have a `package` with its `version`, a `path` or a `module`".into()),
+    if pin.package.is_some() == pin.version.is_some() && pin.key() != Key::default() {
+        Ok(())
+    } else {
+        Err("must have a `package` with its `version`, a `path` or a `module`".into())
     }
 }
 

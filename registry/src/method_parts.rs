@@ -20,9 +20,10 @@ impl Checker<'_> {
             let (slot, due) = (slot.as_str()?, due.as_mapping()?);
             let mut of_slot = filled.iter().filter(|fill| fill.slot == slot).peekable();
             let empty = of_slot.peek().is_none();
-            let part = match due.is_empty() {
-                true => String::new(),
-                false => format!(": {}", yaml(&to_json(&due.clone().into()))),
+            let part = if due.is_empty() {
+                String::new()
+            } else {
+                format!(": {}", yaml(&to_json(&due.clone().into())))
             };
             let differs = empty || of_slot.any(|fill| !is(&fill.part, due));
             differs.then(|| format!("`parts.{slot}{part}`"))

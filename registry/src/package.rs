@@ -136,9 +136,10 @@ pub(crate) fn text(path: &Path) -> Result<String, String> {
     }
     let file = File::open(path).map_err(|e| e.to_string())?;
     let read = file.take(MOST + 1).read_to_string(&mut text);
-    match read.map_err(|e| e.to_string())? as u64 > MOST {
-        true => Err(format!("it is longer than {MOST} bytes")),
-        false => Ok(text),
+    if read.map_err(|e| e.to_string())? as u64 > MOST {
+        Err(format!("it is longer than {MOST} bytes"))
+    } else {
+        Ok(text)
     }
 }
 
@@ -326,9 +327,10 @@ impl Package {
         };
         let looked = folders.iter().filter(infos);
         let looked: Vec<_> = looked.map(|f| f.display().to_string()).collect();
-        let found = match looked.is_empty() {
-            true => "it is not installed, for there is no folder of packages".to_string(),
-            false => format!("it is not installed in {}", looked.join(", ")),
+        let found = if looked.is_empty() {
+            "it is not installed, for there is no folder of packages".to_string()
+        } else {
+            format!("it is not installed in {}", looked.join(", "))
         };
         Err(format!("{found}; {}", to_install(&name, version)))
     }

@@ -72,9 +72,10 @@ struct Cover<'a> {
 impl Cover<'_> {
     fn add(&mut self, name: String) -> Result<(), String> {
         self.files.insert(name);
-        match self.files.len() > MOST {
-            true => Err(format!("it has more than {MOST} files")),
-            false => Ok(()),
+        if self.files.len() > MOST {
+            Err(format!("it has more than {MOST} files"))
+        } else {
+            Ok(())
         }
     }
 
@@ -104,9 +105,10 @@ impl Cover<'_> {
             if is_folder && self.root.join(&path).is_symlink() {
                 return Err(format!("its folder {path} is a link; hashes follow none"));
             }
-            match is_folder {
-                true => self.whole(&format!("{path}/"))?,
-                false => self.add(path)?,
+            if is_folder {
+                self.whole(&format!("{path}/"))?
+            } else {
+                self.add(path)?
             }
         }
         Ok(())
@@ -160,11 +162,14 @@ impl Package {
     pub(crate) fn hashed(&self) -> Result<Option<PackageHash>, String> {
         let of = |path: &Path| {
             let about = path.metadata().map_err(|e| e.to_string());
-            let regular = about.and_then(|about| match about.is_file() {
-                true => File::open(path)
-                    .and_then(|mut file| hash(&mut file))
-                    .map_err(|e| e.to_string()),
-                false => Err("it is no regular file".into()),
+            let regular = about.and_then(|about| {
+                if about.is_file() {
+                    File::open(path)
+                        .and_then(|mut file| hash(&mut file))
+                        .map_err(|e| e.to_string())
+                } else {
+                    Err("it is no regular file".into())
+                }
             });
             regular.map_err(|why| format!("{}: {why}", path.display()))
         };
@@ -221,9 +226,10 @@ impl Package {
         let compiled = |name: &String| {
             !name.ends_with(".py") && module(name.rsplit('/').next().unwrap_or(name)).is_some()
         };
-        let platform = match all.keys().any(compiled) {
-            true => platform(),
-            false => ANY.into(),
+        let platform = if all.keys().any(compiled) {
+            platform()
+        } else {
+            ANY.into()
         };
         // data beside the environment's modules; how deep these lie differs between systems
         for name in outside {

@@ -268,9 +268,10 @@ fn options(word: &Word) -> Vec<Json> {
 fn property(field: &Field) -> Json {
     let mut schema = json_schema(&field.accepts);
     let known = explain(field);
-    let more = match known.is_empty() || field.doc.is_empty() {
-        true => String::new(),
-        false => format!("\n\n{known}."),
+    let more = if known.is_empty() || field.doc.is_empty() {
+        String::new()
+    } else {
+        format!("\n\n{known}.")
     };
     explain_as(&mut schema, &(field.doc.clone() + &more));
     if let Some(default) = field.default.as_ref().filter(|d| !d.is_null()) {

@@ -69,9 +69,10 @@ pub(crate) fn hash(file: &mut File) -> std::io::Result<String> {
 /// # Errors
 /// Says what one looks like.
 pub fn is_sha256(hash: &str) -> Result<(), String> {
-    match hash.len() == 64 && hash.chars().all(|c| c.is_ascii_hexdigit()) {
-        true => Ok(()),
-        false => Err("`sha256` must have 64 hexadecimal digits".into()),
+    if hash.len() == 64 && hash.chars().all(|c| c.is_ascii_hexdigit()) {
+        Ok(())
+    } else {
+        Err("`sha256` must have 64 hexadecimal digits".into())
     }
 }
 

@@ -149,12 +149,13 @@ impl Setting for LedgerUse {
             _ => return reader.unlike(KIND, value),
         };
         let name = |name: &String| !name.trim().is_empty() && !name.contains(char::is_control);
-        match name(&read.path) && read.data.as_ref().is_none_or(name) {
-            true => Some(read),
-            false => reader.unlike(
+        if name(&read.path) && read.data.as_ref().is_none_or(name) {
+            Some(read)
+        } else {
+            reader.unlike(
                 "a path and a name that are not empty, each on one line",
                 value,
-            ),
+            )
         }
     }
     fn write(&self) -> Value {

@@ -128,9 +128,10 @@ impl Document {
             let (of, has) = (method.whole(), |slot: &str| method.gives(parts, slot));
             let kind = data.as_ref().and_then(D::task).map(|task| task.kind);
             let measured = Measured::of(of.protocol.as_deref()?, &has, kind);
-            Some(match data.as_ref().is_some_and(D::own_tests) {
-                true => measured.on_own_rows(),
-                false => measured,
+            Some(if data.as_ref().is_some_and(D::own_tests) {
+                measured.on_own_rows()
+            } else {
+                measured
             })
         });
         check.stop_when(&value, measured.as_ref());

@@ -55,9 +55,10 @@ impl<'f> TrainingCheck<'f> {
     ) -> Option<String> {
         self.noise(slot, fill, model);
         let planned = slot.training.as_ref()?;
-        let least = match self.by_examples(slot) {
-            true => 1,
-            false => model.least_batch(),
+        let least = if self.by_examples(slot) {
+            1
+        } else {
+            model.least_batch()
         };
         let schedule = model.schedule_length();
         if planned.batch < least {
@@ -122,9 +123,10 @@ impl<'f> TrainingCheck<'f> {
         let sizes = (self.sizes)()?;
         let protocol = self.protocol.and_then(|p| p.protocol.as_ref());
         // one client may have the data of all
-        let sizes = match protocol.is_some_and(|protocol| protocol.pools_data()) {
-            true => vec![sizes.iter().sum()],
-            false => sizes,
+        let sizes = if protocol.is_some_and(|protocol| protocol.pools_data()) {
+            vec![sizes.iter().sum()]
+        } else {
+            sizes
         };
         let all = (0..).zip(sizes);
         let groups = fill.clients.as_ref();

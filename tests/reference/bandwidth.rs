@@ -32,9 +32,10 @@ pub const OPS: &[Op] = &[
         priced(i, parameters(i)? + i.get::<u64>("extra_logit_bytes")?)
     }),
     ("fedkt_comm", |i| {
-        let model = match i.has("model_bytes") {
-            true => i.get("model_bytes")?,
-            false => i.get::<u64>("params")? * i.get::<u64>("bytes_per_value")?,
+        let model = if i.has("model_bytes") {
+            i.get("model_bytes")?
+        } else {
+            i.get::<u64>("params")? * i.get::<u64>("bytes_per_value")?
         };
         let mut got = priced(i, fedkt(model, i.get("n")?, i.get("s")?))?;
         got["fedavg_rounds_breakeven"] = number(fedkt_break_even(i.get("s")?));

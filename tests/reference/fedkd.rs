@@ -23,9 +23,12 @@ pub const OPS: &[Op] = &[
     }),
     ("class_counts_multi", |i| {
         let classes: usize = i.get("n_classes")?;
-        let findings = |rows: &Vec<Vec<i8>>| match rows.is_empty() {
-            true => Ok(Labels::Multi(Array2::zeros((0, classes)))),
-            false => table(rows).map(Labels::Multi),
+        let findings = |rows: &Vec<Vec<i8>>| {
+            if rows.is_empty() {
+                Ok(Labels::Multi(Array2::zeros((0, classes))))
+            } else {
+                table(rows).map(Labels::Multi)
+            }
         };
         counts(i.get::<Vec<Vec<Vec<i8>>>>("labels")?.iter().map(findings))
     }),

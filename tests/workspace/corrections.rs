@@ -107,16 +107,15 @@ fn scaffold(rounds: usize, steps: usize, server_lr: f64, option_one: bool) -> W 
                 add(&mut g, 1.0, &c);
                 add(&mut y, -LR, &g);
             }
-            let next = match option_one {
-                true => gradient(k, &x),
-                false => {
-                    let mut next = own[k];
-                    add(&mut next, -1.0, &c);
-                    let way = 1.0 / (steps as f64 * LR);
-                    add(&mut next, way, &x);
-                    add(&mut next, -way, &y);
-                    next
-                }
+            let next = if option_one {
+                gradient(k, &x)
+            } else {
+                let mut next = own[k];
+                add(&mut next, -1.0, &c);
+                let way = 1.0 / (steps as f64 * LR);
+                add(&mut next, way, &x);
+                add(&mut next, -way, &y);
+                next
             };
             add(&mut dx, 0.5, &y);
             add(&mut dx, -0.5, &x);

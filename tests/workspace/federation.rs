@@ -239,9 +239,10 @@ impl Protocol for Releases {
         let all = Declaration::new()
             .rounds(self.rounds)
             .slot(PRIVACY.spec().required());
-        all.exchange(match self.at_clients {
-            true => answer.releases(&PRIVACY),
-            false => answer.releases_at_server(&PRIVACY),
+        all.exchange(if self.at_clients {
+            answer.releases(&PRIVACY)
+        } else {
+            answer.releases_at_server(&PRIVACY)
         })
     }
     fn lead(&self, fed: &mut Server<'_>) -> Result<()> {

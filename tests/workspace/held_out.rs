@@ -44,9 +44,10 @@ impl Protocol for Judges {
             client.measure("judged", 1.0 - wrong);
             Ok(Scalar::new(wrong as f32))
         });
-        let judge = match self.says {
-            true => judge.uses_held_out(),
-            false => judge,
+        let judge = if self.says {
+            judge.uses_held_out()
+        } else {
+            judge
         };
         Declaration::new()
             .slot(MODEL.spec().lasting())

@@ -135,9 +135,10 @@ fn all() -> Examples {
 /// Those of client `k`. In the `other` world client 1 has the same at first and others behind them,
 /// more of one class.
 fn own(k: usize, other: bool) -> Vec<usize> {
-    match other && k == 1 {
-        false => (12 * k..12 * k + 12).collect(),
-        true => (12..12 + SAME).chain((37..60).step_by(2)).collect(),
+    if !(other && k == 1) {
+        (12 * k..12 * k + 12).collect()
+    } else {
+        (12..12 + SAME).chain((37..60).step_by(2)).collect()
     }
 }
 

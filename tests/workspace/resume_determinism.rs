@@ -229,9 +229,10 @@ impl Trainer for Tallies {
         Ok(())
     }
     fn save_memory(&self) -> Result<Vec<u8>> {
-        Ok(match self.remembers {
-            true => vec![self.memory],
-            false => Vec::new(),
+        Ok(if self.remembers {
+            vec![self.memory]
+        } else {
+            Vec::new()
         })
     }
     fn load_memory(&mut self, memory: &[u8]) -> Result<()> {
@@ -556,20 +557,21 @@ fn a_price_that_counts_on_a_draw_is_believed_only_if_clients_were_drawn_like_tha
         fn price(&self, _: &Params, cohort: &Cohort) -> Result<PrivacyEvent> {
             let unit = fl_core::privacy::Unit::Party;
             let (rate, sensitivity, sigma) = (0.25, 1.0, 1.0);
-            Ok(match self.secret {
-                true => PrivacyEvent::SubsampledGaussian {
+            Ok(if self.secret {
+                PrivacyEvent::SubsampledGaussian {
                     rate,
                     sensitivity,
                     sigma,
                     unit,
-                },
-                false => PrivacyEvent::PublicSizeGaussian {
+                }
+            } else {
+                PrivacyEvent::PublicSizeGaussian {
                     rate,
                     of: cohort.of,
                     sensitivity,
                     sigma,
                     unit,
-                },
+                }
             })
         }
         fn perturb(&mut self, _: &mut Params, _: &Cohort, noise: &ReleaseNoise) -> Result<()> {

@@ -65,10 +65,7 @@ impl Protocol for Trains {
             }
             Ok(client.parametric(&MODEL)?.params())
         });
-        let train = match self.says {
-            true => train.trains(),
-            false => train,
-        };
+        let train = if self.says { train.trains() } else { train };
         Declaration::new()
             .rounds(1)
             .slot(MODEL.spec().shared_parameters().at_server())

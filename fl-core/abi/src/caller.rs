@@ -209,9 +209,10 @@ pub(super) trait Calls: Caller {
             return Ok(None);
         };
         let mut parcel = TensorMap::new(answer.tensors);
-        match parcel.has("state") {
-            true => self.named(parcel.bytes("state")).map(Some),
-            false => Ok(Some(Vec::new())),
+        if parcel.has("state") {
+            self.named(parcel.bytes("state")).map(Some)
+        } else {
+            Ok(Some(Vec::new()))
         }
     }
 

@@ -36,9 +36,10 @@ impl<'a> RoundText<'a> {
 
     pub fn round(self, stream: Stream, exec: SharedExecutor) -> Round {
         let round = Round::new(self.name, self.number, self.last, stream, exec);
-        match self.buffers.is_empty() {
-            true => round,
-            false => round.with_buffers(self.buffers.into_owned()),
+        if self.buffers.is_empty() {
+            round
+        } else {
+            round.with_buffers(self.buffers.into_owned())
         }
     }
 }

@@ -21,9 +21,10 @@ pub(super) enum Rows<'x> {
 
 impl<'x> Rows<'x> {
     fn of(rows: Cow<'x, [u32]>) -> Self {
-        match rows.iter().copied().eq(0..rows.len() as u32) {
-            true => Self::First(rows.len()),
-            false => Self::List(rows),
+        if rows.iter().copied().eq(0..rows.len() as u32) {
+            Self::First(rows.len())
+        } else {
+            Self::List(rows)
         }
     }
 }
@@ -170,9 +171,10 @@ impl HandedOut {
     /// The inputs with this number, as the library has them.
     pub fn inputs(&self, number: u64) -> Result<Cow<'_, Inputs>> {
         let HandedSet { inputs, rows, .. } = self.set(number)?;
-        Ok(match rows.len() == inputs.len() {
-            true => Cow::Borrowed(&**inputs),
-            false => Cow::Owned(inputs.select(&indices(rows))),
+        Ok(if rows.len() == inputs.len() {
+            Cow::Borrowed(&**inputs)
+        } else {
+            Cow::Owned(inputs.select(&indices(rows)))
         })
     }
 

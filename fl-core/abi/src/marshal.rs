@@ -21,9 +21,10 @@ pub(super) const LONGEST: usize = 16 << 20;
 pub(super) fn plain(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
-        match c.is_control() && c != '\n' {
-            true => out.extend(c.escape_default()),
-            false => out.push(c),
+        if c.is_control() && c != '\n' {
+            out.extend(c.escape_default())
+        } else {
+            out.push(c)
         }
     }
     out

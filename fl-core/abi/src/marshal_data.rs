@@ -90,9 +90,10 @@ fn positions(x: &Samples) -> Vec<usize> {
 
 /// The inputs of these samples and of no others.
 pub(super) fn own_inputs(x: &Samples) -> Arc<Inputs> {
-    match x.ids().iter().copied().eq(0..x.inputs().len() as u32) {
-        true => x.inputs().clone(),
-        false => Arc::new(x.inputs().select(&positions(x))),
+    if x.ids().iter().copied().eq(0..x.inputs().len() as u32) {
+        x.inputs().clone()
+    } else {
+        Arc::new(x.inputs().select(&positions(x)))
     }
 }
 

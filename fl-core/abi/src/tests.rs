@@ -586,9 +586,10 @@ impl FeatureLoss for OfClassOne {
             f32::from(u8::from(classes[i] == 1))
         });
         let loss = f64::from((&ones * &features).sum());
-        let by_features = match self.narrow {
-            true => ones.slice_move(ndarray::s![.., ..1]),
-            false => ones,
+        let by_features = if self.narrow {
+            ones.slice_move(ndarray::s![.., ..1])
+        } else {
+            ones
         };
         Ok(FeatureTerm { loss, by_features })
     }

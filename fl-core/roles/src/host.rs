@@ -355,10 +355,7 @@ impl StopWhen {
         let (mut best, mut since) = (None::<(f64, usize)>, 0);
         for measured in rounds.filter(|m| m.name == self.metric) {
             let value = measured.value;
-            let gain = |best: f64| match lower {
-                false => value - best,
-                true => best - value,
-            };
+            let gain = |best: f64| if !lower { value - best } else { best - value };
             let better = match best {
                 _ if !value.is_finite() => false,
                 None => true,

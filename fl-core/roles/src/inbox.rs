@@ -428,9 +428,10 @@ impl dyn Executor + '_ {
         size: usize,
         work: &(dyn Fn(usize, &mut [f32]) + Sync),
     ) {
-        match data.len() <= size {
-            true => Serial.chunks(data, size, work),
-            false => self.chunks(data, size, work),
+        if data.len() <= size {
+            Serial.chunks(data, size, work)
+        } else {
+            self.chunks(data, size, work)
         }
     }
 }

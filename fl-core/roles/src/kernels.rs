@@ -152,9 +152,10 @@ impl Fold<Params, Params> for MeanOfParams {
                 )
             );
         }
-        let most = match mail.body.0.values().map(ArrayD::len).sum::<usize>() > LARGE {
-            true => WAITING_LARGE,
-            false => WAITING,
+        let most = if mail.body.0.values().map(ArrayD::len).sum::<usize>() > LARGE {
+            WAITING_LARGE
+        } else {
+            WAITING
         };
         self.waiting.push(mail);
         if self.waiting.len() == most {

@@ -408,9 +408,10 @@ pub fn better(name: &str) -> Option<Better> {
     ];
     let what = last(name);
     let lower = lower_is_better(what) || what.ends_with("loss") || ["mse", "hd95"].contains(&what);
-    match lower {
-        true => Some(Better::Lower),
-        false => (is_score(what) || HIGHER.contains(&what)).then_some(Better::Higher),
+    if lower {
+        Some(Better::Lower)
+    } else {
+        (is_score(what) || HIGHER.contains(&what)).then_some(Better::Higher)
     }
 }
 

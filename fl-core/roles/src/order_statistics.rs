@@ -70,9 +70,10 @@ pub(crate) fn by_rank(
     f: &(dyn Fn(&mut [f32]) -> f32 + Sync),
 ) -> Vec<f32> {
     let mut out = vec![0.0; sent.first().map_or(0, |s| s.len())];
-    let network = match sent.len() <= MOST {
-        true => network(sent.len(), &ranks),
-        false => Vec::new(),
+    let network = if sent.len() <= MOST {
+        network(sent.len(), &ranks)
+    } else {
+        Vec::new()
     };
     exec.each_chunk(&mut out, CHUNK, &|chunk, out| {
         let mut rows = vec![[0.0f32; LANES]; sent.len()];

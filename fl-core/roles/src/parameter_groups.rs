@@ -118,9 +118,10 @@ impl Names<'_> {
             "head" => self.last_layer(),
             "body" => {
                 let head = self.find("head");
-                match head.is_empty() {
-                    true => head,
-                    false => self.those(|name, _| !head.contains(name)),
+                if head.is_empty() {
+                    head
+                } else {
+                    self.those(|name, _| !head.contains(name))
                 }
             }
             "norm" => self.those(|name, _| self.normalises(layer_of(name))),

@@ -77,19 +77,20 @@ pub fn product<T: Fused>(a: ArrayView2<'_, T>, b: ArrayView2<'_, T>) -> Array2<T
 ///
 /// # Panics
 /// If the shapes do not fit.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "it fuses where it is called, as `longhand` does"
+)]
 pub fn add_product<T: Fused>(
     sign: T,
     a: ArrayView2<'_, T>,
     b: ArrayView2<'_, T>,
     out: &mut ArrayViewMut2<'_, T>,
 ) {
-    match fuses() {
-        #[expect(
-            clippy::disallowed_methods,
-            reason = "it fuses here, as `longhand` does"
-        )]
-        true => general_mat_mul(sign, &a, &b, T::one(), out),
-        false => longhand(sign, a, b, out),
+    if fuses() {
+        general_mat_mul(sign, &a, &b, T::one(), out)
+    } else {
+        longhand(sign, a, b, out)
     }
 }
 

@@ -20,9 +20,12 @@ pub const MOST_LINE: u64 = 64 << 20;
 /// # Errors
 /// If it cannot be opened, or is no regular file.
 pub fn open_regular(path: &Path) -> Result<File> {
-    let regular = |is_file: bool| match is_file {
-        true => Ok(()),
-        false => Err(Error::other("it is no regular file")),
+    let regular = |is_file: bool| {
+        if is_file {
+            Ok(())
+        } else {
+            Err(Error::other("it is no regular file"))
+        }
     };
     // opening a device may do something
     regular(path.metadata()?.is_file())?;
@@ -47,9 +50,10 @@ pub fn read_regular(path: &Path, most: u64) -> Result<Vec<u8>> {
     }
     let mut bytes = Vec::new();
     // it may grow meanwhile
-    match file.take(most + 1).read_to_end(&mut bytes)? as u64 > most {
-        true => Err(too_long()),
-        false => Ok(bytes),
+    if file.take(most + 1).read_to_end(&mut bytes)? as u64 > most {
+        Err(too_long())
+    } else {
+        Ok(bytes)
     }
 }
 

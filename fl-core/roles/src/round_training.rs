@@ -65,11 +65,10 @@ pub type RoundTraining = Joined<Training, RoundRate>;
 
 impl RateByRound {
     fn in_order(&self) -> Result<(), String> {
-        match self.steps.is_sorted_by(|a, b| a.from < b.from) {
-            true => Ok(()),
-            false => {
-                Err("`steps` must be in the order of their rounds, with one step a round".into())
-            }
+        if self.steps.is_sorted_by(|a, b| a.from < b.from) {
+            Ok(())
+        } else {
+            Err("`steps` must be in the order of their rounds, with one step a round".into())
         }
     }
 

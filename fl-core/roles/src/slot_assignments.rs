@@ -91,9 +91,12 @@ impl Parts {
     pub fn who(&self, slot: &str) -> Vec<String> {
         let of_slot = self.filled.iter().filter(|f| f.slot == slot);
         let named = of_slot.map(|f| {
-            let group = |r: &RangeInclusive<ClientId>| match r.start() == r.end() {
-                true => r.start().to_string(),
-                false => format!("{}-{}", r.start(), r.end()),
+            let group = |r: &RangeInclusive<ClientId>| {
+                if r.start() == r.end() {
+                    r.start().to_string()
+                } else {
+                    format!("{}-{}", r.start(), r.end())
+                }
             };
             match &f.clients {
                 Some(groups) => {
@@ -358,9 +361,10 @@ impl SlotAssignment {
     }
 
     fn misfit(&self, wanted: Role) -> anyhow::Error {
-        let why = match self.decl.role == wanted {
-            true => format!(": it is {}", (self.decl.describe)().signature),
-            false => format!(", which takes {}", wanted.with_article()),
+        let why = if self.decl.role == wanted {
+            format!(": it is {}", (self.decl.describe)().signature)
+        } else {
+            format!(", which takes {}", wanted.with_article())
         };
         anyhow!("does not fit this slot{why}").context(self.who())
     }

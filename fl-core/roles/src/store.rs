@@ -220,9 +220,10 @@ impl Store {
         if !self.held.contains_key(slot) {
             let mut part: B = self.make(slot, 0)?;
             if let Some(state) = self.waiting.get(slot) {
-                let taken = match self.lasts(slot) {
-                    true => part.restore(state),
-                    false => part.recall(state),
+                let taken = if self.lasts(slot) {
+                    part.restore(state)
+                } else {
+                    part.recall(state)
                 };
                 taken.with_context(|| format!("parts.{slot}: its saved state"))?;
                 self.waiting.remove(slot);

@@ -64,9 +64,10 @@ pub fn of_canaries(
     let (mut low, mut high) = (0.0, MOST);
     for _ in 0..60 {
         let middle = f64::midpoint(low, high);
-        match explained(middle) {
-            true => high = middle,
-            false => low = middle,
+        if explained(middle) {
+            high = middle
+        } else {
+            low = middle
         }
     }
     low

@@ -192,9 +192,10 @@ fn plant(
             Unit::Party => {
                 let tails = (change == Neighbours::Replaced).then(|| wrong.clone());
                 let heads = *next.next().context("a coin for each canary")?;
-                let with = match heads {
-                    true => own.clone(),
-                    false => tails.clone().unwrap_or_else(|| own.pick(&[])),
+                let with = if heads {
+                    own.clone()
+                } else {
+                    tails.clone().unwrap_or_else(|| own.pick(&[]))
                 };
                 has.push(with);
                 planted.push(Canary {

@@ -108,8 +108,9 @@ pub(crate) fn claim_of(
     // party may be replaced by one without data
     let covers = claim.neighbours == game.change
         || (claim.unit == Unit::Party && claim.neighbours == Neighbours::Replaced);
-    match claim.unit == game.unit && covers {
-        true => (Some(claim.clone()), Vec::new()),
-        false => (None, vec![format!("its claim is another: {claim}")]),
+    if claim.unit == game.unit && covers {
+        (Some(claim.clone()), Vec::new())
+    } else {
+        (None, vec![format!("its claim is another: {claim}")])
     }
 }

@@ -111,9 +111,10 @@ pub fn judge(
         let [a, b] = score.of.each_ref();
         let counted = [a, b].map(|all| count(&all[half..], event.threshold, event.above));
         let [a, b] = counted;
-        shown.epsilon = match event.first {
-            true => test.epsilon(a, b, delta),
-            false => test.epsilon(b, a, delta),
+        shown.epsilon = if event.first {
+            test.epsilon(a, b, delta)
+        } else {
+            test.epsilon(b, a, delta)
         };
         shown.by.clone_from(&score.name);
         shown.counted = counted;
@@ -123,9 +124,10 @@ pub fn judge(
 
 fn count(all: &[f64], threshold: f64, above: bool) -> usize {
     let all = all.iter();
-    match above {
-        true => all.filter(|x| **x >= threshold).count(),
-        false => all.filter(|x| **x <= threshold).count(),
+    if above {
+        all.filter(|x| **x >= threshold).count()
+    } else {
+        all.filter(|x| **x <= threshold).count()
     }
 }
 
@@ -212,16 +214,15 @@ fn of_facts(
             let seen = counts.get(&fact(run, name, baseline));
             seen.map_or(0.0, |[a, b]| libm::log((a + 0.5) / (b + 0.5)))
         };
-        let of = match counts.len() > half {
-            false => worlds.map(|world| world.iter().map(likelier).collect()),
-            true => {
-                let mut taught = worlds.iter().flat_map(|world| &world[..half]);
-                // a text that nearly every run has alone teaches nothing
-                if taught.any(|run| number(run).is_none()) {
-                    continue;
-                }
-                worlds.map(|world| world.iter().map(|run| number(run).unwrap_or(0.0)).collect())
+        let of = if counts.len() <= half {
+            worlds.map(|world| world.iter().map(likelier).collect())
+        } else {
+            let mut taught = worlds.iter().flat_map(|world| &world[..half]);
+            // a text that nearly every run has alone teaches nothing
+            if taught.any(|run| number(run).is_none()) {
+                continue;
             }
+            worlds.map(|world| world.iter().map(|run| number(run).unwrap_or(0.0)).collect())
         };
         scores.push(Score {
             name: name.into(),

@@ -205,9 +205,10 @@ pub fn add_files(
         }
     }
     for (name, bytes) in files(dir)? {
-        let length = match TIMED.contains(&&*name) {
-            true => "some".into(),
-            false => bytes.len().to_string(),
+        let length = if TIMED.contains(&&*name) {
+            "some".into()
+        } else {
+            bytes.len().to_string()
         };
         readers.facts.insert(format!("{name}: bytes"), length);
     }

@@ -179,9 +179,10 @@ impl CaseFiles {
     fn actual(&self, file: &CaseFile, answers: &Answers) -> Result<Answers> {
         let beside = file.path.with_extension("actual.json");
         let before = self.options.actual && !self.options.only.is_empty() && beside.exists();
-        let mut actual = match before {
-            true => Answers::open(&beside)?,
-            false => answers.clone(),
+        let mut actual = if before {
+            Answers::open(&beside)?
+        } else {
+            answers.clone()
         };
         actual.path = beside;
         Ok(actual)
@@ -231,9 +232,10 @@ fn checked_files(options: &TestOptions, catalogue: &Catalogue) -> Result<Vec<Cas
             Err(error) => return Err(error),
         }
     }
-    match mistakes.is_empty() {
-        true => Ok(checked),
-        false => Err(NotRun::Mistakes(Mistakes(mistakes)).into()),
+    if mistakes.is_empty() {
+        Ok(checked)
+    } else {
+        Err(NotRun::Mistakes(Mistakes(mistakes)).into())
     }
 }
 
@@ -248,9 +250,12 @@ impl CaseFilter {
         }
         let of = |wanted: &String| {
             let whole = names.clone().any(|name| name == wanted);
-            let fits = move |name: &&str| match whole {
-                true => name == wanted,
-                false => name.contains(wanted.as_str()),
+            let fits = move |name: &&str| {
+                if whole {
+                    name == wanted
+                } else {
+                    name.contains(wanted.as_str())
+                }
             };
             names
                 .clone()

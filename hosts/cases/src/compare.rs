@@ -50,12 +50,13 @@ fn no_such_value(answer: &Json, path: &str) -> String {
     }
     let known = place.as_object().into_iter().flat_map(Map::keys);
     let known: Vec<&str> = known.map(String::as_str).collect();
-    match known.is_empty() {
-        true => "the answer has no such value".into(),
-        false => format!(
+    if known.is_empty() {
+        "the answer has no such value".into()
+    } else {
+        format!(
             "the answer has no such value; there are {}",
             known.join(", ")
-        ),
+        )
     }
 }
 
@@ -315,9 +316,10 @@ impl<'c> Walk<'c> {
 /// A value in one line, shortened.
 fn brief(value: &Json) -> String {
     let text = value.to_string();
-    match text.chars().count() > 100 {
-        true => text.chars().take(97).chain("...".chars()).collect(),
-        false => text,
+    if text.chars().count() > 100 {
+        text.chars().take(97).chain("...".chars()).collect()
+    } else {
+        text
     }
 }
 
@@ -392,13 +394,17 @@ impl Pair<'_> {
     fn ulps(&self) -> u64 {
         // integers in the order of the floats
         let order = |bits: i64| if bits < 0 { i64::MIN - bits } else { bits };
-        let [x, y] = self.numbers.map(|x| match self.double {
-            true => order(x.to_bits() as i64),
-            false => order(i64::from((x as f32).to_bits() as i32) << 32) >> 32,
+        let [x, y] = self.numbers.map(|x| {
+            if self.double {
+                order(x.to_bits() as i64)
+            } else {
+                order(i64::from((x as f32).to_bits() as i32) << 32) >> 32
+            }
         });
-        match self.numbers.iter().any(|x| x.is_nan()) {
-            true => u64::MAX,
-            false => x.abs_diff(y),
+        if self.numbers.iter().any(|x| x.is_nan()) {
+            u64::MAX
+        } else {
+            x.abs_diff(y)
         }
     }
 }

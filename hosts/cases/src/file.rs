@@ -333,9 +333,10 @@ fn check(cases: &[Case], folder: &Path, catalogue: &Catalogue, places: &Places) 
         }
         if let Some(spec) = &case.run {
             let path = folder.join(spec);
-            match path.is_file() {
-                true => mistakes.extend(of_run(case, at, &path, catalogue, places)),
-                false => wrong(&here("run"), format!("there is no spec {}", path.display())),
+            if path.is_file() {
+                mistakes.extend(of_run(case, at, &path, catalogue, places))
+            } else {
+                wrong(&here("run"), format!("there is no spec {}", path.display()))
             }
         }
         let decl = case.part.as_deref().map(|name| part(name, catalogue));

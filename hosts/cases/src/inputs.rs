@@ -38,9 +38,10 @@ pub(crate) fn inputs(case: &Case) -> Vec<String> {
 fn field(key: &str, value: &Json, lines: &mut Vec<String>) {
     let items = value.as_array().map_or(&[][..], Vec::as_slice);
     let rows: Vec<&Map<String, Json>> = items.iter().filter_map(Json::as_object).collect();
-    match !rows.is_empty() && rows.len() == items.len() {
-        true => lines.extend(table(key, &rows)),
-        false => lines.push(format!("{key}: {}", brief(value))),
+    if !rows.is_empty() && rows.len() == items.len() {
+        lines.extend(table(key, &rows))
+    } else {
+        lines.push(format!("{key}: {}", brief(value)))
     }
 }
 
@@ -100,9 +101,10 @@ fn table(title: &str, rows: &[&Map<String, Json>]) -> Vec<String> {
 
 fn brief(value: &Json) -> String {
     let text = value.to_string();
-    match text.chars().count() > WIDE {
-        true => text.chars().take(WIDE - 2).chain("..".chars()).collect(),
-        false => text,
+    if text.chars().count() > WIDE {
+        text.chars().take(WIDE - 2).chain("..".chars()).collect()
+    } else {
+        text
     }
 }
 

@@ -250,9 +250,10 @@ fn judge(
                 }
                 _ => {}
             }
-            match lines.is_empty() {
-                true => (Outcome::Fine, lines),
-                false => (Outcome::Different, lines),
+            if lines.is_empty() {
+                (Outcome::Fine, lines)
+            } else {
+                (Outcome::Different, lines)
             }
         }
         None => {

@@ -147,15 +147,17 @@ pub fn audit(args: &AuditArgs, catalogue: &Catalogue) -> Done {
         return not_stopped(&signals);
     };
     let files = audit.write(&options.out)?;
-    match args.json {
-        true => print(serde_json::to_string(&audit)?),
-        false => print(text(&audit)),
+    if args.json {
+        print(serde_json::to_string(&audit)?)
+    } else {
+        print(text(&audit))
     }?;
     let [json, markdown, page] = files.each_ref().map(|file| file.display());
     say(format_args!("audit: {page}, {markdown}, {json}"));
-    match audit.broken() {
-        true => Err(Failure::Differs),
-        false => Ok(()),
+    if audit.broken() {
+        Err(Failure::Differs)
+    } else {
+        Ok(())
     }
 }
 

@@ -150,9 +150,10 @@ pub fn bench(args: &BenchArgs, catalogue: &Catalogue) -> Done {
         let here = millis.map(number).or(why).unwrap_or_default();
         lines.push(format!("{name:<46}{here:>14}{page:>12}").trim_end().into());
     }
-    match args.quick {
-        true => lines.push("sizes are smaller than their names say: --quick".into()),
-        false => lines.push(format!("the page: {PAGE}")),
+    if args.quick {
+        lines.push("sizes are smaller than their names say: --quick".into())
+    } else {
+        lines.push(format!("the page: {PAGE}"))
     }
     print(lines.join("\n"))
 }
@@ -179,9 +180,12 @@ struct Bench<'a> {
 impl Bench<'_> {
     /// Seconds; or why this program or this system cannot do it.
     fn measured(&self, kind: Kind) -> Result<Result<f64, String>> {
-        let small = |size: usize| match self.args.quick {
-            true => size.div_ceil(1000),
-            false => size,
+        let small = |size: usize| {
+            if self.args.quick {
+                size.div_ceil(1000)
+            } else {
+                size
+            }
         };
         Ok(Ok(match kind {
             Kind::Read => {
@@ -204,9 +208,10 @@ impl Bench<'_> {
                     Ok(part) => part,
                     Err(why) => return Ok(Err(why)),
                 };
-                let batch = match self.args.quick {
-                    true => batch.div_ceil(64),
-                    false => batch,
+                let batch = if self.args.quick {
+                    batch.div_ceil(64)
+                } else {
+                    batch
                 };
                 let name = net.split(' ').next().unwrap_or(net);
                 self.step(part, &name.to_lowercase(), batch)?
@@ -263,9 +268,10 @@ impl Bench<'_> {
         };
         let mut part: BoxedAggregator<Params, Params> = part.make(&Value::Null, &context(&[1]))?;
         let inbox = inbox(clients, numbers)?;
-        let exec = match all {
-            true => self.all.clone(),
-            false => Arc::new(fl_core::Serial),
+        let exec = if all {
+            self.all.clone()
+        } else {
+            Arc::new(fl_core::Serial)
         };
         let round = Round::new("round 1", 1, true, Stream::root(0), exec);
         // the clock is too coarse for one small call
@@ -322,9 +328,12 @@ pub(crate) fn seconds_of_step(
     let mut model: Box<dyn Trainer> = part.make(&settings, &context)?;
     let mut draws = Stream::root(0).draws();
     let size = (batch, task.width());
-    let values = Array2::from_shape_simple_fn(size, || match words {
-        true => draws.below(1000) as f32 + 1.0,
-        false => draws.normal() as f32,
+    let values = Array2::from_shape_simple_fn(size, || {
+        if words {
+            draws.below(1000) as f32 + 1.0
+        } else {
+            draws.normal() as f32
+        }
     });
     let x = Samples::fresh(values, task.input.clone())?;
     let classes: Vec<u32> = (0..batch as u32).map(|i| i * 7919 % 10).collect();
@@ -337,9 +346,10 @@ pub(crate) fn seconds_of_step(
     const STEPS: usize = 3;
     let pass = FitOptions::new(Length::Steps(STEPS), batch, Loss::CrossEntropy);
     let took = least(longest, || {
-        let target = match pixels.is_empty() {
-            true => Target::Classes(&classes),
-            false => Target::Pixels(pixels.view()),
+        let target = if pixels.is_empty() {
+            Target::Classes(&classes)
+        } else {
+            Target::Pixels(pixels.view())
         };
         black_box(model.fit(&x, target, &pass, &Stream::root(1))?);
         Ok(())

@@ -56,9 +56,10 @@ pub fn answered(args: Vec<OsString>, more: &[&'static PartDecl]) -> CapturedOutp
 
 /// A bar for [`crate::progress`]; one that is not `seen` only keeps count.
 pub fn bar(seen: bool) -> ProgressBar {
-    match seen {
-        true => ProgressBar::no_length(),
-        false => ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden()),
+    if seen {
+        ProgressBar::no_length()
+    } else {
+        ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden())
     }
 }
 

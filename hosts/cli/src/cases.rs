@@ -92,9 +92,10 @@ pub fn test(args: &TestArgs, catalogue: &Catalogue) -> Done {
     let mut review = review::Review::on_terminal();
     let mut ask =
         |case: &CaseResult, held: Option<&Json>, found: &Json| review.ask(case, held, found);
-    let Tested { cases, unused } = match args.review {
-        true => files.test(Some(&mut ask)),
-        false => files.test::<Failure>(None),
+    let Tested { cases, unused } = if args.review {
+        files.test(Some(&mut ask))
+    } else {
+        files.test::<Failure>(None)
     }?;
     parts.extend(cases);
     report(
@@ -108,15 +109,12 @@ pub fn test(args: &TestArgs, catalogue: &Catalogue) -> Done {
 
 fn list(files: &CaseFiles, json: bool) -> Done {
     let all = files.list();
-    match json {
-        true => {
-            let one = |(file, line, case): (&Path, _, _)| json!({ "file": file.display().to_string(), "line": line, "case": case });
-            print(json!({ "cases": all.map(one).collect::<Vec<_>>() }))
-        }
-        false => {
-            let lines = all.map(|(file, line, case)| format!("{}:{line}: {case}", file.display()));
-            print(lines.collect::<Vec<_>>().join("\n"))
-        }
+    if json {
+        let one = |(file, line, case): (&Path, _, _)| json!({ "file": file.display().to_string(), "line": line, "case": case });
+        print(json!({ "cases": all.map(one).collect::<Vec<_>>() }))
+    } else {
+        let lines = all.map(|(file, line, case)| format!("{}:{line}: {case}", file.display()));
+        print(lines.collect::<Vec<_>>().join("\n"))
     }
 }
 
@@ -180,10 +178,13 @@ fn report(
             "unreferenced": unreferenced.collect::<Vec<_>>(),
         }))?;
     } else {
-        let line = |tested: &CaseResult| match args.review {
-            // the differences have been shown
-            true if tested.verdict.answer.is_some() => headline(tested),
-            _ => text(tested),
+        let line = |tested: &CaseResult| {
+            if args.review && tested.verdict.answer.is_some() {
+                // the differences have been shown
+                headline(tested)
+            } else {
+                text(tested)
+            }
         };
         let mut lines: Vec<String> = tested.iter().map(line).collect();
         let shown = args.unreferenced != Unreferenced::Ignore;

@@ -27,9 +27,10 @@ pub fn doctor(args: &DoctorArgs) -> Done {
         "cuda": cards,
         "python": python(),
     });
-    match args.json {
-        true => print(&all)?,
-        false => print(text(&all))?,
+    if args.json {
+        print(&all)?
+    } else {
+        print(text(&all))?
     }
     match wrong {
         0 => Ok(()),
@@ -107,14 +108,15 @@ fn text(all: &Value) -> String {
         lines.push(format!("cuda     none: {why}"));
     }
     let python = &all["python"];
-    match python.is_null() {
-        true => lines.push("python   not found as `python3`".into()),
-        false => lines.push(format!(
+    if python.is_null() {
+        lines.push("python   not found as `python3`".into())
+    } else {
+        lines.push(format!(
             "python   {}; wheel fl-federated: {}; Flower: {}",
             word(&python["version"]),
             word(&python["wheel"]),
             word(&python["flower"])
-        )),
+        ))
     }
     lines.join("\n")
 }

@@ -454,9 +454,10 @@ fn dispatch(cli: Cli, command: &[String], more: &[&'static PartDecl]) -> Done {
     let libraries: Vec<_> = cli.plugins.iter().map(Library::at).collect();
     let mut catalogue = Catalogue::new([&fl_core::linked_parts(), more].concat())?;
     if let Some(isolate) = cli.isolate {
-        catalogue = catalogue.isolating(match isolate {
-            true => Isolation::On(fl_core::settings::defaults()),
-            false => Isolation::Off,
+        catalogue = catalogue.isolating(if isolate {
+            Isolation::On(fl_core::settings::defaults())
+        } else {
+            Isolation::Off
         });
     }
     let catalogue = catalogue.with(&libraries).map_err(NotRun::Refused)?;
@@ -555,9 +556,10 @@ pub fn main() -> ExitCode {
             return ExitCode::from(library_process(&args[2..]));
         }
         // this very program, whatever is built in its place meanwhile
-        let program = match cfg!(target_os = "linux") {
-            true => Ok("/proc/self/exe".into()),
-            false => std::env::current_exe(),
+        let program = if cfg!(target_os = "linux") {
+            Ok("/proc/self/exe".into())
+        } else {
+            std::env::current_exe()
         };
         if let Ok(program) = program {
             fl_engine::start_processes_with(vec![program.clone().into()]);
@@ -667,9 +669,10 @@ mod tests {
     /// Every command that does something, below `command`.
     fn leaves(command: &clap::Command, all: &mut Vec<clap::Command>) {
         let shown = |c: &&clap::Command| !c.is_hide_set();
-        match command.has_subcommands() {
-            true => { command.get_subcommands().filter(shown) }.for_each(|c| leaves(c, all)),
-            false => all.push(command.clone()),
+        if command.has_subcommands() {
+            { command.get_subcommands().filter(shown) }.for_each(|c| leaves(c, all))
+        } else {
+            all.push(command.clone())
         }
     }
 

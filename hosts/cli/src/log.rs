@@ -52,10 +52,7 @@ pub fn quiet() -> bool {
 
 /// Prints a message. If stderr cannot be written, only this line is lost.
 pub fn say(text: impl Display) {
-    match quiet() {
-        true => note(text),
-        false => complain(text),
-    }
+    if quiet() { note(text) } else { complain(text) }
 }
 
 /// As [`say`], but also with `--quiet`: an error.

@@ -215,9 +215,10 @@ fn sources(given: Option<&Path>) -> Result<PathBuf, Failure> {
 }
 
 pub fn new(args: &NewArgs, catalogue: &Catalogue) -> Done {
-    let role = match args.role == "flower" {
-        true => None,
-        false => Some(fl_cases::role(&args.role).map_err(Failure::usage)?),
+    let role = if args.role == "flower" {
+        None
+    } else {
+        Some(fl_cases::role(&args.role).map_err(Failure::usage)?)
     };
     check_name(&args.name)?;
     check_options(role, args)?;
@@ -267,9 +268,10 @@ pub fn new(args: &NewArgs, catalogue: &Catalogue) -> Done {
         (_, Some(Role::Protocol)) => "cargo test && cargo run --release -- run quick.yaml",
         _ => "cargo test && cargo build --release",
     };
-    let next = match args.wheel {
-        true => format!("{next} && pip wheel . --no-deps -w dist"),
-        false => next.into(),
+    let next = if args.wheel {
+        format!("{next} && pip wheel . --no-deps -w dist")
+    } else {
+        next.into()
     };
     let what = role.map_or("an app of Flower".into(), Role::with_article);
     print(format!(
@@ -361,9 +363,10 @@ fn c(role: Role, args: &NewArgs) -> Result<Files, Failure> {
         ("include", ".".into()),
         (
             "tests",
-            match random {
-                true => "the conformance kit",
-                false => "its answer to case.json, and the conformance kit",
+            if random {
+                "the conformance kit"
+            } else {
+                "its answer to case.json, and the conformance kit"
             }
             .into(),
         ),

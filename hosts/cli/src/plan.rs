@@ -41,9 +41,10 @@ pub fn plan(args: &PlanArgs, catalogue: &Catalogue) -> Done {
         ..
     } = &plan;
     let (everyone, accounts) = (*everyone, spec.parts.has("accountant"));
-    let seen: Vec<_> = match accounts {
-        true => Observer::ALL.map(|o| (o, exposed.to(o))).into(),
-        false => Vec::new(),
+    let seen: Vec<_> = if accounts {
+        Observer::ALL.map(|o| (o, exposed.to(o))).into()
+    } else {
+        Vec::new()
     };
     let sum = |bytes: fn(&PlannedExchange) -> Option<u64>| {
         rows.iter().try_fold(0_u64, |sum, row| {

@@ -78,9 +78,10 @@ fn list(json: bool) -> Done {
         ]
     });
     let rows: Vec<_> = rows.collect();
-    match rows.is_empty() {
-        true => print("no plugin is installed"),
-        false => print(columns(&rows, width()).trim_end()),
+    if rows.is_empty() {
+        print("no plugin is installed")
+    } else {
+        print(columns(&rows, width()).trim_end())
     }
 }
 

@@ -44,9 +44,10 @@ fn open(dirs: &[PathBuf]) -> Result<Vec<Run>, Failure> {
 /// The folder is no run's, or one of its files is none that a run makes.
 pub fn unreadable(error: anyhow::Error) -> Failure {
     let made = |error: &std::io::Error| error.kind() != ErrorKind::Other;
-    match error.root_cause().downcast_ref().is_none_or(made) {
-        true => Failure::usage(format!("{error:#}")),
-        false => error.into(),
+    if error.root_cause().downcast_ref().is_none_or(made) {
+        Failure::usage(format!("{error:#}"))
+    } else {
+        error.into()
     }
 }
 
@@ -157,12 +158,14 @@ pub fn compare(args: &CompareArgs) -> Done {
         return Err(Failure::usage("two run folders are compared"));
     };
     let comparison = fl_report::compare(first, second);
-    match args.json {
-        true => print(comparison.json())?,
-        false => print(&comparison)?,
+    if args.json {
+        print(comparison.json())?
+    } else {
+        print(&comparison)?
     }
-    match comparison.alike() {
-        true => Ok(()),
-        false => Err(Failure::Differs),
+    if comparison.alike() {
+        Ok(())
+    } else {
+        Err(Failure::Differs)
     }
 }

@@ -226,9 +226,10 @@ fn show(outcome: &Outcome, json: bool) -> Done {
         last.join(", "),
         outcome.digest
     ));
-    let result = match json {
-        true => serde_json::to_string(outcome)?,
-        false => text(outcome),
+    let result = if json {
+        serde_json::to_string(outcome)?
+    } else {
+        text(outcome)
     };
     // the run is done and in its folder, whether or not this can be read
     if let (Err(Failure::Failed(error)), Some(out)) = (print(result), &outcome.out) {

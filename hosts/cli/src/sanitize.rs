@@ -24,12 +24,11 @@ pub fn line(text: &str) -> String {
 fn escaped(text: &str, bad: impl Fn(char) -> bool) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
-        match bad(c) {
+        if bad(c) {
             // none of them is beyond 16 bits
-            true => {
-                let _ = write!(out, "\\u{:04x}", u32::from(c));
-            }
-            false => out.push(c),
+            let _ = write!(out, "\\u{:04x}", u32::from(c));
+        } else {
+            out.push(c)
         }
     }
     out

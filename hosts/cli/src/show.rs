@@ -40,9 +40,10 @@ pub fn check(specs: &[PathBuf], set: &[String], json: bool, catalogue: &Catalogu
     } else if !lines.is_empty() {
         print(lines.join("\n"))?;
     }
-    match wrong.is_empty() {
-        true => Ok(()),
-        false => Err(NotRun::Mistakes(Mistakes(wrong)).into()),
+    if wrong.is_empty() {
+        Ok(())
+    } else {
+        Err(NotRun::Mistakes(Mistakes(wrong)).into())
     }
 }
 
@@ -87,9 +88,10 @@ pub fn inspect(name: &str, input: Option<&[usize]>, json: bool, catalogue: &Cata
     let parts = catalogue.parts().iter();
     all.extend(parts.flat_map(|p| p.names()).map(ToString::to_string));
     let known = || all.iter().map(String::as_str);
-    let name = match known().any(|known| known == name) {
-        true => name,
-        false => fl_registry::as_in_papers(name, known()).unwrap_or(name),
+    let name = if known().any(|known| known == name) {
+        name
+    } else {
+        fl_registry::as_in_papers(name, known()).unwrap_or(name)
     };
     let found = catalogue.named(name);
     let mut topics = inspect_topics::find(name, catalogue);

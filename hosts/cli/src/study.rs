@@ -73,9 +73,10 @@ pub fn study(args: &StudyArgs, catalogue: &Catalogue, command: &[String]) -> Don
     if args.list {
         return print(list(&study));
     }
-    let jobs = match args.no_runs {
-        true => Vec::new(),
-        false => study.jobs(),
+    let jobs = if args.no_runs {
+        Vec::new()
+    } else {
+        study.jobs()
     };
     if args.dry_run {
         return print(plan(&study, &jobs));
@@ -100,9 +101,10 @@ pub fn study(args: &StudyArgs, catalogue: &Catalogue, command: &[String]) -> Don
     let repeats = repeats.transpose()?;
     study.prepare(jobs.iter().chain(repeats.iter().flat_map(|r| &r.jobs)))?;
     // from here on a signal is a wish, not the end; inside another program, signals are that one's
-    let signals = match capture::keeps() {
-        true => Signals::default(),
-        false => Signals::listen().context("listening to signals")?,
+    let signals = if capture::keeps() {
+        Signals::default()
+    } else {
+        Signals::listen().context("listening to signals")?
     };
     let view = RunsView::new(jobs.len())?;
     let threads = fl_engine::threads(args.threads);
@@ -128,9 +130,10 @@ pub fn study(args: &StudyArgs, catalogue: &Catalogue, command: &[String]) -> Don
     });
     let repeated = repeated.transpose()?;
     stopped(format_args!("stopped: not every drawn run was done again"))?;
-    let recorded = match args.check {
-        true => Ok(()),
-        false => study.record_results(),
+    let recorded = if args.check {
+        Ok(())
+    } else {
+        study.record_results()
     };
     let built = study.build();
     print(&built.text)?;
@@ -140,9 +143,10 @@ pub fn study(args: &StudyArgs, catalogue: &Catalogue, command: &[String]) -> Don
     say(format_args!("tables: {}", files.join(", ")));
     recorded?;
     let same = repeated.is_none_or(|repeated| same(&repeated));
-    match written.fine && same {
-        true => Ok(()),
-        false => Err(Failure::Differs),
+    if written.fine && same {
+        Ok(())
+    } else {
+        Err(Failure::Differs)
     }
 }
 
@@ -220,9 +224,10 @@ struct RunsView {
 
 impl RunsView {
     fn new(runs: usize) -> anyhow::Result<Self> {
-        let bars = match crate::log::quiet() {
-            true => MultiProgress::with_draw_target(ProgressDrawTarget::hidden()),
-            false => MultiProgress::new(),
+        let bars = if crate::log::quiet() {
+            MultiProgress::with_draw_target(ProgressDrawTarget::hidden())
+        } else {
+            MultiProgress::new()
         };
         let all = bars.add(ProgressBar::new(runs as u64));
         let template = "{bar:30} {pos} of {len} runs, {elapsed} {msg}";
@@ -270,9 +275,10 @@ impl RunsView {
         let left = left.map_or(String::new(), |left| format!("about {left} left"));
         self.all.set_message(left.clone());
         self.all.inc(1);
-        let more = match left.is_empty() {
-            true => left,
-            false => format!("; {left}"),
+        let more = if left.is_empty() {
+            left
+        } else {
+            format!("; {left}")
         };
         let (done, of) = (end.done, end.of);
         match self.plain {

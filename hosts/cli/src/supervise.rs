@@ -57,10 +57,7 @@ pub fn begin(program: PathBuf, args: &[OsString]) {
 
 /// The exit code of this process, whose command came to `code`.
 pub fn exit_code(code: u8) -> u8 {
-    match code == 0 && watched() {
-        true => DONE,
-        false => code,
-    }
+    if code == 0 && watched() { DONE } else { code }
 }
 
 /// What users call a signal that a fault raises.

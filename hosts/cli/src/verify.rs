@@ -48,9 +48,10 @@ pub fn verify(args: &VerifyArgs, catalogue: &Catalogue) -> Done {
             Err(error) => error.into(),
         }
     })?;
-    match args.json {
-        true => print(serde_json::to_string(&found)?),
-        false => print(text(run, &found, key.is_some())),
+    if args.json {
+        print(serde_json::to_string(&found)?)
+    } else {
+        print(text(run, &found, key.is_some()))
     }
 }
 
@@ -77,9 +78,10 @@ fn text(run: &Path, found: &Verified, pinned: bool) -> String {
         .iter()
         .map(|(client, key)| format!("client {client} ({key})"))
         .collect();
-    let countersigned = match by.is_empty() {
-        true => "by no client".into(),
-        false => format!("by {}", by.join(", ")),
+    let countersigned = if by.is_empty() {
+        "by no client".into()
+    } else {
+        format!("by {}", by.join(", "))
     };
     let aggregations = match (found.repeated, found.not_repeated) {
         (0, 0) => "none: the protocol itself combines the answers".into(),
@@ -87,13 +89,15 @@ fn text(run: &Path, found: &Verified, pinned: bool) -> String {
         (repeated, 0) => format!("{repeated} repeated, all with the same result"),
         (repeated, not) => format!("{repeated} repeated with the same result, {not} not kept"),
     };
-    let not_covered = match found.not_covered.is_empty() {
-        true => "no file".into(),
-        false => found.not_covered.join(", "),
+    let not_covered = if found.not_covered.is_empty() {
+        "no file".into()
+    } else {
+        found.not_covered.join(", ")
     };
-    let why = match found.secret_noise {
-        true => "their noise is the system's, which nobody can draw again",
-        false => "their numbers before the noise were not kept (`keep: messages`)",
+    let why = if found.secret_noise {
+        "their noise is the system's, which nobody can draw again"
+    } else {
+        "their numbers before the noise were not kept (`keep: messages`)"
     };
     let open = found.releases - found.releases_repeated;
     let releases = match (found.releases_repeated, open) {

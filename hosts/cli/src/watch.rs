@@ -71,9 +71,10 @@ impl State {
     fn page(&self, folder: &Path, going: bool) -> anyhow::Result<()> {
         let run = Run::open_brief(folder)?;
         // clients with more data take longer: a run with an accountant states no time
-        let clock = match run.accounts() {
-            true => &BTreeMap::new(),
-            false => &self.clock,
+        let clock = if run.accounts() {
+            &BTreeMap::new()
+        } else {
+            &self.clock
         };
         let page = fl_report::watch_page(&run, clock, going);
         fl_files::write(&folder.join(PAGE), page.as_bytes())

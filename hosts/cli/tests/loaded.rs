@@ -103,12 +103,11 @@ fn link(crate_name: &str, dir: &Path) -> PathBuf {
 fn catalogue(libraries: &[PathBuf], isolated: bool) -> Catalogue {
     assert!(fl_core::linked_parts().is_empty(), "this test links parts");
     let none = Catalogue::linked().unwrap();
-    let none = match isolated {
-        true => {
-            fl_registry::isolate_with(vec![env!("CARGO_BIN_EXE_fl").into()]);
-            none
-        }
-        false => none.isolating(Isolation::Off),
+    let none = if isolated {
+        fl_registry::isolate_with(vec![env!("CARGO_BIN_EXE_fl").into()]);
+        none
+    } else {
+        none.isolating(Isolation::Off)
     };
     let libraries: Vec<_> = libraries.iter().map(Library::at).collect();
     none.with(&libraries).unwrap_or_else(|e| panic!("{e}"))

@@ -222,9 +222,10 @@ fn assemble(spec: &DataSpec, dir: &Path, stream: &Stream, identify: bool) -> Res
             let lost = loaded.hidden_notes.iter();
             hidden_notes.extend(lost.map(|note| format!("public samples: {note}")));
             // labels that are not used need not have the same classes
-            match how.labelled {
-                true => numbered(spec, loaded),
-                false => Ok(loaded),
+            if how.labelled {
+                numbered(spec, loaded)
+            } else {
+                Ok(loaded)
             }
         };
         let stream = stream.child("public", 0);
@@ -296,9 +297,10 @@ fn assemble(spec: &DataSpec, dir: &Path, stream: &Stream, identify: bool) -> Res
         ),
     }
     .with_context(|| format!("`split`: splitting `{name}`"))?;
-    let uneven = match at_nodes {
-        true => Vec::new(),
-        false => extremes(&parts.sizes()),
+    let uneven = if at_nodes {
+        Vec::new()
+    } else {
+        extremes(&parts.sizes())
     };
     let mut client_tests = Vec::new();
     if spec.tests_in_files() && !at_nodes {
@@ -554,9 +556,10 @@ impl<H: Copy> SeenRows<H> {
             PublicFrom::Set(_) => &self.others[0],
             _ => &self.own,
         };
-        let mut all = match from.is_empty() {
-            true => Vec::new(),
-            false => of_ids(&taken.whole, from),
+        let mut all = if from.is_empty() {
+            Vec::new()
+        } else {
+            of_ids(&taken.whole, from)
         };
         if let Some(mixed) = self.others.last().filter(|_| !taken.mixed.is_empty()) {
             all.extend(of_ids(&taken.mixed, mixed));
@@ -576,14 +579,13 @@ impl SeenRows<RowHash> {
     ) -> RowIdentity {
         let own = |own: &Examples| of_ids(own.samples.ids(), &self.own);
         let mut clients: Vec<_> = clients.iter().map(own).collect();
-        match tests.is_empty() {
-            true => public.extend(&self.tested),
-            false => {
-                for (own, tests) in clients.iter_mut().zip(tests) {
-                    own.extend(of_ids(tests.samples.ids(), &self.tested));
-                }
-                self.own.append(&mut self.tested);
+        if tests.is_empty() {
+            public.extend(&self.tested)
+        } else {
+            for (own, tests) in clients.iter_mut().zip(tests) {
+                own.extend(of_ids(tests.samples.ids(), &self.tested));
             }
+            self.own.append(&mut self.tested);
         }
         RowIdentity { clients, public }
     }
@@ -798,9 +800,10 @@ fn of_one_value(tests: &Examples, labels: &[String]) -> Option<String> {
         .map(|(_, name)| format!("`{name}`"))
         .collect();
     (!same.is_empty()).then(|| {
-        let score = match same.len() == labels.len() {
-            true => "there is no `mauc`",
-            false => "`mauc` is a mean over the others",
+        let score = if same.len() == labels.len() {
+            "there is no `mauc`"
+        } else {
+            "`mauc` is a mean over the others"
         };
         format!(
             "{} of {} labels are the same in all test rows that have them, so {score}: {}",

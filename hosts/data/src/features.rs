@@ -202,10 +202,7 @@ impl PrincipalComponents {
             let longest = vector
                 .iter()
                 .copied()
-                .fold(0.0, |a: f64, b| match b.abs() > a.abs() {
-                    true => b,
-                    false => a,
-                });
+                .fold(0.0, |a: f64, b| if b.abs() > a.abs() { b } else { a });
             // the sign of a vector is arbitrary
             let mut factor = longest.signum();
             if self.whiten {

@@ -36,9 +36,10 @@ pub(crate) fn other_scale(own: &Samples, (what, rows): (&str, &Samples)) -> Opti
         return None;
     }
     let (own, rows) = (size(own), size(rows));
-    let (ratio, compared) = match own > rows {
-        true => (own / rows, "smaller"),
-        false => (rows / own, "larger"),
+    let (ratio, compared) = if own > rows {
+        (own / rows, "smaller")
+    } else {
+        (rows / own, "larger")
     };
     (ratio.is_finite() && ratio >= RATIO).then(|| {
         format!(

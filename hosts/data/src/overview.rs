@@ -78,9 +78,10 @@ impl Overview {
         let numbers = (0..named).map(|class| class.to_string());
         Self {
             task: format!("{:?} -> {kind}", data.task.input),
-            classes: match data.classes.is_empty() {
-                true => numbers.collect(),
-                false => data.classes.clone(),
+            classes: if data.classes.is_empty() {
+                numbers.collect()
+            } else {
+                data.classes.clone()
             },
             columns: data.columns.clone(),
             clients: data.clients.iter().enumerate().map(share).collect(),

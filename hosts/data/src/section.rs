@@ -170,9 +170,10 @@ impl DataSpec {
 
     /// Rows for clients and common test rows, of these training and test rows of the set.
     pub(crate) fn dealt(&self, (train, test): (usize, usize)) -> (usize, usize) {
-        match self.pools_tests() {
-            true => (train + test, 0),
-            false => (train, test),
+        if self.pools_tests() {
+            (train + test, 0)
+        } else {
+            (train, test)
         }
     }
 
@@ -207,9 +208,10 @@ impl DataSpec {
         };
         let mut problems = below(&["set"], self.set.resolve(folder, Use::Tested));
         if let Some(public) = &mut self.public {
-            let how = match public.labelled {
-                true => Use::Labelled,
-                false => Use::Unlabelled,
+            let how = if public.labelled {
+                Use::Labelled
+            } else {
+                Use::Unlabelled
             };
             if let PublicFrom::Set(set) = &mut public.from {
                 problems.extend(below(&["public", "from", "set"], set.resolve(folder, how)));

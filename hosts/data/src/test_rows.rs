@@ -161,9 +161,10 @@ impl OwnTests {
         );
         let aside = floor_share(share, rows).clamp(1, rows - 1);
         let draws = |group, n, count| stream.child("class", group as u64).draws().choose(n, count);
-        match self.by_class {
-            true => Groups::of(own).take(aside, draws),
-            false => Ok(draws(0, rows, aside)),
+        if self.by_class {
+            Groups::of(own).take(aside, draws)
+        } else {
+            Ok(draws(0, rows, aside))
         }
     }
 }

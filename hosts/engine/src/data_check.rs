@@ -169,9 +169,10 @@ impl Meaning {
         Self {
             set: spec.data.set.name().into(),
             task: data.task.clone(),
-            classes: match named {
-                true => data.classes.clone(),
-                false => numbers.iter().map(usize::to_string).collect(),
+            classes: if named {
+                data.classes.clone()
+            } else {
+                numbers.iter().map(usize::to_string).collect()
             },
             named,
             columns: match &data.columns[..] {
@@ -199,11 +200,10 @@ impl Meaning {
         let (now, then) = (&self.classes, &kept.classes);
         if self.named == kept.named && now != then {
             let [a, b] = [now, then].map(|names| sorted(names));
-            let advice = match a == b {
-                true => {
-                    "give this run the order of the model, by `classes` or `class-order` in `data`"
-                }
-                false => "give this run the classes of the model, by `classes` in `data.set`",
+            let advice = if a == b {
+                "give this run the order of the model, by `classes` or `class-order` in `data`"
+            } else {
+                "give this run the classes of the model, by `classes` in `data.set`"
             };
             let told = |names: &[String]| format!("the classes {}", listed(names));
             return Some([told(then), told(now), advice.into()]);
@@ -382,9 +382,10 @@ fn check_lots(
         return Ok(notes);
     }
     let sizes = data.clients.iter().map(Examples::len);
-    let sizes: Vec<usize> = match protocol.pools_data() {
-        true => vec![sizes.sum()],
-        false => sizes.collect(),
+    let sizes: Vec<usize> = if protocol.pools_data() {
+        vec![sizes.sum()]
+    } else {
+        sizes.collect()
     };
     for (slot, lots) in steps(spec, &data.task, protocol) {
         let with_rows = || sizes.iter().enumerate().filter(|(_, n)| **n > 0);

@@ -136,9 +136,10 @@ pub fn node(spec: &Spec<DataSpec>, config: &NodeConfig) -> anyhow::Result<Node> 
     };
     let held_out = data.own_tests.then_some(&data.client_tests[..]);
     maker = maker.with_held_out(held_out, protocol.as_ref());
-    let files = match config.far {
-        true => prepare::data_files(&spec.data, &config.data_dir)?,
-        false => Vec::new(),
+    let files = if config.far {
+        prepare::data_files(&spec.data, &config.data_dir)?
+    } else {
+        Vec::new()
     };
     let files: Vec<String> = files.into_iter().map(|file| file.sha256).collect();
     let served = NodeOptions {

@@ -99,10 +99,7 @@ impl NodeFile {
         self.check_client(spec.clients())?;
         let mut data = self.data.clone();
         let in_files = spec.tests_in_files();
-        let use_of = match in_files {
-            true => Use::Tested,
-            false => Use::Labelled,
-        };
+        let use_of = if in_files { Use::Tested } else { Use::Labelled };
         if let Some((_, wrong)) = data.resolve(&self.folder, use_of).pop() {
             bail!(wrong);
         }
@@ -143,9 +140,12 @@ impl NodeFile {
         fl_data_kit::alike(&set.columns, &due.columns)?;
         // test rows of its files stay unused, unless models are tested on them: then no guarantee
         // is stated
-        let unused = |found: &Inferred| match in_files {
-            true => found.text == HELD_OUT,
-            false => found.of_test_rows,
+        let unused = |found: &Inferred| {
+            if in_files {
+                found.text == HELD_OUT
+            } else {
+                found.of_test_rows
+            }
         };
         let found = set.inferred.iter().filter(|found| !unused(found));
         let found: Vec<&str> = found.map(|found| found.text.as_str()).collect();

@@ -108,9 +108,10 @@ pub fn read(spec: &Document, catalogue: &Catalogue) -> Result<Spec<DataSpec>, No
 /// # Errors
 /// When a data set is not there or cannot be read.
 pub fn data(spec: &Spec<DataSpec>, dir: &Path) -> anyhow::Result<Assembled> {
-    let build = match spec.parts.has("accountant") || spec.ledger.is_some() {
-        true => fl_data::build_identified,
-        false => fl_data::build,
+    let build = if spec.parts.has("accountant") || spec.ledger.is_some() {
+        fl_data::build_identified
+    } else {
+        fl_data::build
     };
     let mut data = build(&spec.data, dir, &data_stream(spec)).context("data")?;
     let pooled = spec

@@ -147,9 +147,10 @@ impl RecordedRuns {
         let record = result.record()?;
         let own = program().and_then(|file| file.sha256.get(..12));
         // only this program knows its digests
-        let quick = match own == Some(&record.program) {
-            true => UsedParts::of(&spec.resolved).digests(),
-            false => BTreeMap::new(),
+        let quick = if own == Some(&record.program) {
+            UsedParts::of(&spec.resolved).digests()
+        } else {
+            BTreeMap::new()
         };
         let line = ResultLine {
             run: name.into(),

@@ -95,9 +95,10 @@ fn allowed(
             let can = rounds
                 .as_deref()
                 .map_or(String::new(), |r| format!("`{r}` and "));
-            let why = match path.starts_with("stages") {
-                true => ", and a run with `stages` gets no more rounds",
-                false => "",
+            let why = if path.starts_with("stages") {
+                ", and a run with `stages` gets no more rounds"
+            } else {
+                ""
             };
             return Err(NotRun::usage(format!(
                 "--set {path}: the run in {dir} keeps the settings that it began with{why}; only {can}`checkpoint` and the `device` of a trainer can be changed"

@@ -29,9 +29,10 @@ pub(crate) fn finish(folder: &Path) -> anyhow::Result<()> {
 pub fn tidy(folder: &Path) -> anyhow::Result<()> {
     let left =
         || anyhow::Ok(folder.join("lock").exists() || RunFolder::has_leftovers(folder, CLIENTS)?);
-    match RunFolder::is_done(folder) && left()? {
-        true => RunFolder::complete(folder, CLIENTS, || Ok(())),
-        false => Ok(()),
+    if RunFolder::is_done(folder) && left()? {
+        RunFolder::complete(folder, CLIENTS, || Ok(()))
+    } else {
+        Ok(())
     }
 }
 

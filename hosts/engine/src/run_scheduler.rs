@@ -151,12 +151,13 @@ impl Pool<'_> {
                     return;
                 }
                 let fresh = state.next < end;
-                let at = match fresh {
-                    true => state.next,
-                    false => match state.elsewhere.pop_front() {
+                let at = if fresh {
+                    state.next
+                } else {
+                    match state.elsewhere.pop_front() {
                         Some(at) => at,
                         None => return,
-                    },
+                    }
                 };
                 state.next += usize::from(fresh);
                 state.working += 1;

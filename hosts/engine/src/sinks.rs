@@ -30,12 +30,11 @@ pub fn on_sinks(open: OpenSinks) {
 /// # Errors
 /// The mistake.
 pub(crate) fn check(document: &Document, spec: &Spec<DataSpec>) -> Result<(), Mistakes> {
-    match spec.sinks.is_empty() || OPEN.get().is_some() {
-        true => Ok(()),
-        false => {
-            let at = [Step::Key("sinks".into())];
-            Err(Mistakes(vec![document.mistake_at(&at, NO_PYTHON)]))
-        }
+    if spec.sinks.is_empty() || OPEN.get().is_some() {
+        Ok(())
+    } else {
+        let at = [Step::Key("sinks".into())];
+        Err(Mistakes(vec![document.mistake_at(&at, NO_PYTHON)]))
     }
 }
 

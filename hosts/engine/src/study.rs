@@ -99,9 +99,10 @@ impl<'a> CheckedStudy<'a> {
             Err(error) => NotRun::usage(format!("{error:#}")),
         })?;
         // of a study with mistakes, everything is checked
-        let only: &[String] = match file.mistakes.is_empty() {
-            true => &request.only,
-            false => &[],
+        let only: &[String] = if file.mistakes.is_empty() {
+            &request.only
+        } else {
+            &[]
         };
         let mut chosen = chosen(&file.study, only)?;
         let tables = chosen.iter_mut().map(|chosen| &mut chosen.table);
@@ -279,9 +280,10 @@ impl<'a> CheckedStudy<'a> {
             };
             match (failed.get(&at), digest(&job.folder)) {
                 (Some(why), _) => {
-                    let why = match checked.spec.parts.has("accountant") {
-                        true => WITHHELD,
-                        false => why,
+                    let why = if checked.spec.parts.has("accountant") {
+                        WITHHELD
+                    } else {
+                        why
                     };
                     let text = format!("{} failed: {why}", job.name);
                     repeated.different.push(text);
@@ -508,9 +510,10 @@ impl<'a> CheckedStudy<'a> {
     pub fn write(&self, built: BuiltStudy, check: bool) -> anyhow::Result<WrittenStudy> {
         let (name, tables) = (&self.name, &built.tables);
         // a part of a study does not take its place
-        let part = match self.as_written && self.request.only.is_empty() {
-            true => "",
-            false => "-part",
+        let part = if self.as_written && self.request.only.is_empty() {
+            ""
+        } else {
+            "-part"
         };
         let to = |ending: &str| self.request.out.join(format!("{name}{part}{ending}"));
         let endings = [".html", ".md", ".tex", ".csv", "-runs.csv", ".bib"];
@@ -798,12 +801,11 @@ fn unmeasured<'t>(
         }
         let hints = missing.iter().filter_map(|name| near(name));
         let hints: Vec<String> = hints.map(|near| format!("`{near}`")).collect();
-        let hint = match hints.is_empty() {
-            true => {
-                let known: Vec<&str> = known.iter().copied().collect();
-                format!("they have {}", known.join(", "))
-            }
-            false => format!("did you mean {}?", hints.join(" and ")),
+        let hint = if hints.is_empty() {
+            let known: Vec<&str> = known.iter().copied().collect();
+            format!("they have {}", known.join(", "))
+        } else {
+            format!("did you mean {}?", hints.join(" and "))
         };
         let missing: Vec<String> = missing.iter().map(|name| format!("`{name}`")).collect();
         let text = format!(
@@ -826,9 +828,10 @@ impl SpecCheck<'_> {
                     row: *row,
                     across,
                 };
-                let name = match other.name.is_empty() {
-                    true => named.name.clone(),
-                    false => format!("{}, {}", named.name, other.name),
+                let name = if other.name.is_empty() {
+                    named.name.clone()
+                } else {
+                    format!("{}, {}", named.name, other.name)
                 };
                 for (seed, run) in runs {
                     self.spec(cell, &table.name, &name, *seed, run)?;

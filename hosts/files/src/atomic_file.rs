@@ -71,12 +71,13 @@ pub fn open_own(path: &Path, options: &mut OpenOptions) -> std::io::Result<File>
         let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
         options.mode(0o600).custom_flags(flags.bits() as i32);
     }
-    let file = options
-        .open(path)
-        .map_err(|error| match path.is_symlink() {
-            true => std::io::Error::other("it is a link, which is not followed; remove it"),
-            false => error,
-        })?;
+    let file = options.open(path).map_err(|error| {
+        if path.is_symlink() {
+            std::io::Error::other("it is a link, which is not followed; remove it")
+        } else {
+            error
+        }
+    })?;
     let about = file.metadata()?;
     if !about.is_file() {
         return Err(std::io::Error::other("it is no regular file"));
@@ -111,9 +112,10 @@ pub fn own(about: &fs::Metadata) -> std::io::Result<()> {
 pub fn read_own(path: &Path) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let file = open_own(path, OpenOptions::new().read(true))?;
-    match file.take(MOST_TEXT + 1).read_to_end(&mut bytes)? as u64 > MOST_TEXT {
-        true => Err(std::io::Error::other("it has more than 256 MiB")),
-        false => Ok(bytes),
+    if file.take(MOST_TEXT + 1).read_to_end(&mut bytes)? as u64 > MOST_TEXT {
+        Err(std::io::Error::other("it has more than 256 MiB"))
+    } else {
+        Ok(bytes)
     }
 }
 
@@ -133,9 +135,10 @@ pub fn present<T>(found: std::io::Result<T>) -> std::io::Result<Option<T>> {
 /// # Errors
 /// If it stays.
 pub fn remove(path: &Path) -> std::io::Result<()> {
-    let removed = match path.is_dir() && !path.is_symlink() {
-        true => fs::remove_dir_all(path),
-        false => fs::remove_file(path),
+    let removed = if path.is_dir() && !path.is_symlink() {
+        fs::remove_dir_all(path)
+    } else {
+        fs::remove_file(path)
     };
     present(removed).map(drop)
 }

@@ -273,9 +273,10 @@ fn write(path: &Path, bytes: &[u8]) -> Result<()> {
 }
 
 fn folder_sync(folder: &Path) -> Result<()> {
-    match folder.as_os_str().is_empty() {
-        true => fl_files::sync(Path::new(".")),
-        false => fl_files::sync(folder),
+    if folder.as_os_str().is_empty() {
+        fl_files::sync(Path::new("."))
+    } else {
+        fl_files::sync(folder)
     }
 }
 

@@ -73,9 +73,10 @@ impl NodeLedger {
     /// # Errors
     /// If it cannot be written.
     pub fn charge_unpriced(&mut self, why: String) -> Result<()> {
-        match self.has(&[UNPRICED]) {
-            true => Ok(()),
-            false => self.charge(UNPRICED, vec![PrivacyEvent::Unaccounted { why }]),
+        if self.has(&[UNPRICED]) {
+            Ok(())
+        } else {
+            self.charge(UNPRICED, vec![PrivacyEvent::Unaccounted { why }])
         }
     }
 

@@ -64,9 +64,10 @@ impl Plan {
                 let (params, model) = sizes(parts, (asked.model, &asked.shares), &make);
                 let facts = ExchangeShape {
                     params,
-                    rows: match asked.made {
-                        true => asked.rows,
-                        false => asked.rows.min(public),
+                    rows: if asked.made {
+                        asked.rows
+                    } else {
+                        asked.rows.min(public)
                     },
                     inputs: data.task.width(),
                     outputs,

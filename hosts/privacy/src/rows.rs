@@ -292,9 +292,12 @@ impl DataId {
     /// Returns whether two runs are, or may be, on one data set: they have equal rows, or one name
     /// for them, or hashes of one key that are sealed.
     pub fn same_set(&self, other: &Self) -> bool {
-        let may_be_equal = || match self.is_sealed() || other.is_sealed() {
-            true => !self.key.is_empty() && self.key == other.key,
-            false => self.comparable(other) && self.rows == other.rows,
+        let may_be_equal = || {
+            if self.is_sealed() || other.is_sealed() {
+                !self.key.is_empty() && self.key == other.key
+            } else {
+                self.comparable(other) && self.rows == other.rows
+            }
         };
         self.name == other.name || may_be_equal()
     }

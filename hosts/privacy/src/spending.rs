@@ -96,9 +96,10 @@ impl RunSpending {
     ) -> Result<Self> {
         ensure!(!matches!(spec.data.split(), Split::Own), AT_NODES);
         let ledger = DataLedger::open(Path::new(&wanted.path))?;
-        let known = match folder.as_os_str().is_empty() {
-            true => None,
-            false => KnownRun::read(folder)?,
+        let known = if folder.as_os_str().is_empty() {
+            None
+        } else {
+            KnownRun::read(folder)?
         };
         if let Some(known) = &known {
             known.check(&ledger, folder)?;
@@ -357,9 +358,12 @@ pub fn book(
 pub(crate) fn rows(spec: &Spec<DataSpec>, key: &RowKey, data: &Assembled, pooled: bool) -> DataId {
     let set = &spec.data.set;
     let name = spec.ledger.as_ref().and_then(|ledger| ledger.data.clone());
-    let name = name.unwrap_or_else(|| match set.generated() {
-        true => format!("{}, seed {}", set.name(), spec.seed),
-        false => set.name().into(),
+    let name = name.unwrap_or_else(|| {
+        if set.generated() {
+            format!("{}, seed {}", set.name(), spec.seed)
+        } else {
+            set.name().into()
+        }
     });
     let dealt = spec.data.deals();
     match (data.digest.as_deref(), &data.identity) {
@@ -395,17 +399,19 @@ fn most(spec: &Spec<DataSpec>, id: Option<&AccountantId>, plan: &Plan) -> Spendi
         let delta = id.settings.get("delta").and_then(serde_json::Value::as_f64);
         let delta = delta.or(budget.delta)?;
         // a client holds its own releases to the budget, the server all that it knows of
-        let times = match planned.by_clients && planned.by_server {
-            true => 2.0,
-            false => 1.0,
+        let times = if planned.by_clients && planned.by_server {
+            2.0
+        } else {
+            1.0
         };
         Some(OwnBudget {
             epsilon: times * budget.epsilon,
             delta: times * delta,
-            against: match planned.by_server {
-                true => (&budget.against).into(),
+            against: if planned.by_server {
+                (&budget.against).into()
+            } else {
                 // all observers see the same releases of clients
-                false => Observer::Server,
+                Observer::Server
             },
             protects: planned.protects,
         })

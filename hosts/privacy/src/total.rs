@@ -127,9 +127,10 @@ fn sum(
     all.finest_split = party && !one_split;
     let reserved = || runs.iter().map(|run| &run.reservation);
     all.after_split = reserved().any(|run| run.data.dealt);
-    all.noise = match reserved().all(|run| run.noise == Noise::System) {
-        true => Noise::System,
-        false => Noise::Seeded,
+    all.noise = if reserved().all(|run| run.noise == Noise::System) {
+        Noise::System
+    } else {
+        Noise::Seeded
     };
     let claims = reserved().flat_map(|run| run.claimed_by.iter().cloned());
     all.claimed_by = claims.collect::<BTreeSet<_>>().into_iter().collect();

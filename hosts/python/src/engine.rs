@@ -103,10 +103,11 @@ impl Transport for PythonTransport {
                 .call_method1(py, "end", (keep,))
                 .map_err(said(py))
         })?;
-        match keep {
-            true => Ok(()),
-            false => std::fs::remove_dir_all(&self.folder)
-                .with_context(|| format!("removing {}", self.folder.display())),
+        if keep {
+            Ok(())
+        } else {
+            std::fs::remove_dir_all(&self.folder)
+                .with_context(|| format!("removing {}", self.folder.display()))
         }
     }
 }

@@ -72,9 +72,10 @@ fn check(
         let spec = fl_engine::read(&document, &catalogue()?)?;
         let json = fl_core::settings::to_json(&spec.resolved);
         let yaml = spec.yaml()?;
-        let of_data = match with_data {
-            true => fl_engine::noted_data(&document, &spec, &fl_data_kit::data_dir(None)),
-            false => Ok(Vec::new()),
+        let of_data = if with_data {
+            fl_engine::noted_data(&document, &spec, &fl_data_kit::data_dir(None))
+        } else {
+            Ok(Vec::new())
         };
         let of_data = of_data.map_err(NotRun::Mistakes)?;
         let notes = [spec.notes, spec.foreseen, of_data].concat();

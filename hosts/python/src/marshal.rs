@@ -225,9 +225,10 @@ impl Array {
 
     fn view<'a, T: Element>(&self, buffer: &'a PyBuffer<T>) -> ArrayViewD<'a, T> {
         let size = size_of::<T>();
-        let (shape, strides) = match self.single {
-            true => (&[][..], &[][..]),
-            false => (buffer.shape(), buffer.strides()),
+        let (shape, strides) = if self.single {
+            (&[][..], &[][..])
+        } else {
+            (buffer.shape(), buffer.strides())
         };
         let steps: Vec<usize> = strides.iter().map(|s| s.unsigned_abs() / size).collect();
         let shape = IxDyn(shape).strides(IxDyn(&steps));

@@ -128,12 +128,13 @@ impl Model {
         };
         let plain = self.shape == shape[1..] && self.channels.as_deref() != Some("last");
         let last = self.shape == [channels, height, width] && !plain;
-        match last && shape.iter().all(|side| *side > 0) {
-            true => rows_of(
+        if last && shape.iter().all(|side| *side > 0) {
+            rows_of(
                 &[rows, channels, height, width],
                 of.channels_first(height * width, channels),
-            ),
-            false => rows_of(shape, of),
+            )
+        } else {
+            rows_of(shape, of)
         }
     }
 

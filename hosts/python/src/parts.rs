@@ -94,15 +94,16 @@ pub fn import(name: &str, folder: &Path, files: Option<&HashedFiles>) -> Result<
         .map(|d| d.part)
         .filter(of_module)
         .collect::<Vec<_>>();
-    match parts.is_empty() && !measures {
-        true => Err(
-            "it declares no part: put `@fl.aggregator(\"my-mean\")`, or what your part is, before a class of it".into(),
-        ),
-        false => Ok(Module {
+    if parts.is_empty() && !measures {
+        Err(
+        "it declares no part: put `@fl.aggregator(\"my-mean\")`, or what your part is, before a class of it".into(),
+    )
+    } else {
+        Ok(Module {
             parts,
             folder: folder.into(),
             sha256,
-        }),
+        })
     }
 }
 

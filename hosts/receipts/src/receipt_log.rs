@@ -245,9 +245,10 @@ impl ReceiptLog {
             _ => hash,
         };
         let has_inputs = receipt.did != fl_core::ServerStep::Release;
-        let inputs_sha256 = match has_inputs {
-            true => hidden(inputs_hash(&step.inputs)?),
-            false => String::new(),
+        let inputs_sha256 = if has_inputs {
+            hidden(inputs_hash(&step.inputs)?)
+        } else {
+            String::new()
         };
         receipt.output = hidden(receipt.output);
         receipt.before = hidden(receipt.before);

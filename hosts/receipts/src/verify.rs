@@ -224,11 +224,13 @@ impl ReadChain {
 fn read_chain(folder: &Path, pinned: Option<&str>, done: bool) -> anyhow::Result<ReadChain> {
     let path = folder.join(RECEIPTS);
     let what = || format!("reading {}", path.display());
-    let mut lines =
-        RegularLines::open(&path, MOST_RECEIPTS).with_context(|| match path.exists() {
-            true => what(),
-            false => format!("{}: a run of an older fl has no receipts", what()),
-        })?;
+    let mut lines = RegularLines::open(&path, MOST_RECEIPTS).with_context(|| {
+        if path.exists() {
+            what()
+        } else {
+            format!("{}: a run of an older fl has no receipts", what())
+        }
+    })?;
     let mut all = ReadChain::default();
     // of the line before, and of the last record that is no countersignature
     let mut hash: ChainHash = [0; 32];
@@ -379,13 +381,14 @@ fn check_file(folder: &Path, file: &FileHash, by: &str) -> anyhow::Result<()> {
         _ => return differs(&file.path, "no file", expected()),
     }
     let found = FileHash::of(&folder.join(&file.path))?.sha256;
-    match found == file.sha256 {
-        true => Ok(()),
-        false => differs(
+    if found == file.sha256 {
+        Ok(())
+    } else {
+        differs(
             &file.path,
             format!("the SHA-256 {found}"),
             format!("{} ({by})", file.sha256),
-        ),
+        )
     }
 }
 
@@ -542,17 +545,19 @@ fn repeat(
 
 /// Fails if a repeated step has another value than its receipt.
 fn same(line: &Line, what: &str, found: &str, due: &str) -> anyhow::Result<()> {
-    match found == due {
-        true => Ok(()),
-        false => differs(line.place(None), format!("{what} {found}"), due),
+    if found == due {
+        Ok(())
+    } else {
+        differs(line.place(None), format!("{what} {found}"), due)
     }
 }
 
 /// Returns a hash as the receipt of a step has it.
 fn shown(line: &Line, salt: &[u8; 32], hash: String) -> String {
-    match line.step.salted {
-        true => salted(salt, &hash),
-        false => hash,
+    if line.step.salted {
+        salted(salt, &hash)
+    } else {
+        hash
     }
 }
 
@@ -690,9 +695,10 @@ fn files(folder: &Path, below: &str) -> anyhow::Result<Vec<String>> {
             "" => name,
             below => format!("{below}/{name}"),
         };
-        match entry.file_type().with_context(what)?.is_dir() {
-            true => all.extend(files(folder, &name)?),
-            false => all.push(name),
+        if entry.file_type().with_context(what)?.is_dir() {
+            all.extend(files(folder, &name)?)
+        } else {
+            all.push(name)
         }
     }
     all.sort();

@@ -141,9 +141,10 @@ impl NodeState {
     pub(crate) fn signing_key(&self) -> Result<SigningKey> {
         let _lock = lock(&self.path.join("lock"))?;
         let path = self.path.join("signing-key");
-        match path.exists() {
-            true => SigningKey::read(&path),
-            false => SigningKey::make(&path),
+        if path.exists() {
+            SigningKey::read(&path)
+        } else {
+            SigningKey::make(&path)
         }
     }
 
@@ -165,9 +166,10 @@ impl NodeState {
     /// Waits until no other process answers for this client; with `alone`, for any client of the
     /// node.
     pub(crate) fn turn(&self, run: &Id, client: ClientId, alone: bool) -> Result<File> {
-        let path = match alone {
-            true => self.path.join("runs").join("lock"),
-            false => self.file(run, client).with_extension("lock"),
+        let path = if alone {
+            self.path.join("runs").join("lock")
+        } else {
+            self.file(run, client).with_extension("lock")
         };
         let runs = self.path.join("runs");
         for one in [&runs, &runs.join(hex(run))] {

@@ -268,10 +268,11 @@ impl Transport for Processes<'_> {
 
     fn end(&mut self, keep: bool) -> Result<()> {
         self.workers.clear();
-        match keep {
-            true => Ok(()),
-            false => std::fs::remove_dir_all(&self.folder)
-                .with_context(|| format!("removing {}", self.folder.display())),
+        if keep {
+            Ok(())
+        } else {
+            std::fs::remove_dir_all(&self.folder)
+                .with_context(|| format!("removing {}", self.folder.display()))
         }
     }
 }

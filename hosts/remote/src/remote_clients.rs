@@ -264,9 +264,10 @@ impl<C: Transport> ExternalClients for RemoteClients<C> {
         }
         let due: BTreeMap<ClientId, usize> = known.iter().copied().collect();
         let mut to = self.courier.clients();
-        match to.is_empty() {
-            true => to = due.keys().copied().collect(),
-            false => to.sort_unstable(),
+        if to.is_empty() {
+            to = due.keys().copied().collect()
+        } else {
+            to.sort_unstable()
         }
         let told: Arc<[u8]> = self.spec.packed()?.into();
         let mut roster = Vec::new();

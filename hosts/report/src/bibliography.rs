@@ -52,9 +52,10 @@ pub fn bibliography<'s>(specs: impl Iterator<Item = &'s Value>, parts: &[&PartDe
                 // a variant of no paper in particular has all of its part
                 found = part.names().iter().flat_map(|name| of(name)).collect();
             }
-            match found.is_empty() {
-                true => open.extend(part.papers.iter().map(|paper| (*paper, part.name))),
-                false => used.extend(found.iter().map(|paper| &*paper.entry)),
+            if found.is_empty() {
+                open.extend(part.papers.iter().map(|paper| (*paper, part.name)))
+            } else {
+                used.extend(found.iter().map(|paper| &*paper.entry))
             }
         }
     }

@@ -385,9 +385,10 @@ impl Display for Comparison {
         }
         let digest = |of: &Option<String>| of.clone().unwrap_or("not done".into());
         let [a, b] = &self.digests;
-        match a == b && a.is_some() {
-            true => write!(f, "\ndigest  {}", digest(a)),
-            false => write!(f, "\ndigests {}\n        {}", digest(a), digest(b)),
+        if a == b && a.is_some() {
+            write!(f, "\ndigest  {}", digest(a))
+        } else {
+            write!(f, "\ndigests {}\n        {}", digest(a), digest(b))
         }
     }
 }

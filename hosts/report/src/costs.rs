@@ -120,15 +120,12 @@ pub(crate) fn communication(run: &Run) -> Markup {
         let rows: Vec<_> = rows.collect();
         let numbers = html! { (table(&["exchange", "#step", "#bytes"], &rows)) @if !said.is_empty() { p.dim { (said) } } };
         let about = "Bytes of each exchange in each step, over all clients, envelopes included.";
-        match svg::are_flat(&lines) {
-            true => {
-                let about = format!("{about} They are the same in every step.");
-                figure(title, &about, &html! {}, &[], &numbers)
-            }
-            false => {
-                let drawn = svg::lines(&lines, "step", y, false, svg::range(y, 1.0));
-                figure(title, about, &drawn, &legend, &numbers)
-            }
+        if svg::are_flat(&lines) {
+            let about = format!("{about} They are the same in every step.");
+            figure(title, &about, &html! {}, &[], &numbers)
+        } else {
+            let drawn = svg::lines(&lines, "step", y, false, svg::range(y, 1.0));
+            figure(title, about, &drawn, &legend, &numbers)
         }
     };
     html! {

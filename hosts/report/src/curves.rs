@@ -36,9 +36,10 @@ fn go_up(rounds: &[u64]) -> bool {
 /// Returns the positions of points of these rounds: the rounds if they increase, otherwise one
 /// after the other.
 pub(crate) fn positions(rounds: &[u64]) -> Vec<f64> {
-    match go_up(rounds) {
-        true => rounds.iter().map(|round| *round as f64).collect(),
-        false => (1..=rounds.len()).map(|n| n as f64).collect(),
+    if go_up(rounds) {
+        rounds.iter().map(|round| *round as f64).collect()
+    } else {
+        (1..=rounds.len()).map(|n| n as f64).collect()
     }
 }
 
@@ -54,9 +55,10 @@ impl Curve<'_> {
 
     /// Returns the name of the horizontal axis.
     pub fn axis(&self) -> &'static str {
-        match go_up(&self.rounds()) {
-            true => "round",
-            false => "measurement",
+        if go_up(&self.rounds()) {
+            "round"
+        } else {
+            "measurement"
         }
     }
 }

@@ -12,9 +12,10 @@ use std::io::Write;
 /// number, gets a `'` in front.
 pub fn cell(text: &str) -> Cow<'_, str> {
     let formula = text.starts_with(['=', '+', '-', '@', '\t', '\r']);
-    match formula && text.parse::<f64>().is_err() {
-        true => format!("'{text}").into(),
-        false => text.into(),
+    if formula && text.parse::<f64>().is_err() {
+        format!("'{text}").into()
+    } else {
+        text.into()
     }
 }
 
@@ -93,9 +94,10 @@ pub fn tensorboard(run: &Run, began: f64, out: &mut dyn Write) -> Result<()> {
     // in single precision, as TensorBoard has them
     let single = |name: &str, value: f64| {
         let single = value as f32;
-        match is_bound(name) && f64::from(single) < value {
-            true => single.next_up(),
-            false => single,
+        if is_bound(name) && f64::from(single) < value {
+            single.next_up()
+        } else {
+            single
         }
     };
     let scalar = |at: f64, tag: &str, value: f64, about: &str| {

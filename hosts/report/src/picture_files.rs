@@ -41,9 +41,12 @@ impl PictureFile {
 /// Returns the plots of a page that this crate made. The legend is a part of each picture, and so is
 /// what `notes` say of an epsilon in it. Maps of counts are left out.
 pub fn picture_files(page: &str, notes: &[String]) -> Vec<PictureFile> {
-    let of_epsilon = |title: &str| match title.contains("epsilon") {
-        true => notes.iter().filter(|n| n.starts_with("Epsilon")).collect(),
-        false => Vec::new(),
+    let of_epsilon = |title: &str| {
+        if title.contains("epsilon") {
+            notes.iter().filter(|n| n.starts_with("Epsilon")).collect()
+        } else {
+            Vec::new()
+        }
     };
     let mut all: Vec<PictureFile> = Vec::new();
     for figure in page.split("<figure>").skip(1) {

@@ -136,9 +136,10 @@ fn results(run: &Run) -> Markup {
     for (name, n) in [("bytes up", bytes.up), ("bytes down", bytes.down)] {
         rows.push(vec![name.into(), count(n), String::new(), String::new()]);
     }
-    let value = match last.iter().any(|m| m.std.is_some()) {
-        true => "#last value (± std over clients)",
-        false => "#last value",
+    let value = if last.iter().any(|m| m.std.is_some()) {
+        "#last value (± std over clients)"
+    } else {
+        "#last value"
     };
     html! {
         (table(&["metric", value, "step", "best value"], &rows))
@@ -283,9 +284,10 @@ fn bars(run: &Run, all: &[&Metric]) -> Markup {
     let (of, every) = (each.len(), each.len().div_ceil(CLIENTS));
     let mut at = 0..of;
     each.retain(|_| at.next().is_some_and(|at| at % every == 0 || at + 1 == of));
-    let shown = match each.len() < of {
-        true => format!(" {} of {of} clients are shown.", each.len()),
-        false => String::new(),
+    let shown = if each.len() < of {
+        format!(" {} of {of} clients are shown.", each.len())
+    } else {
+        String::new()
     };
     let label = |metric: &Metric| match (all.len(), metric.name.starts_with("clients.")) {
         (1, _) => "",

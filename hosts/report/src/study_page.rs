@@ -158,9 +158,10 @@ fn best(picture: &Picture) -> String {
         Some(format!("{label} {value} (round {})", best.x))
     };
     let all: Vec<String> = picture.lines.iter().filter_map(of).collect();
-    match all.is_empty() {
-        true => String::new(),
-        false => format!(" Best: {}.", all.join(", ")),
+    if all.is_empty() {
+        String::new()
+    } else {
+        format!(" Best: {}.", all.join(", "))
     }
 }
 

@@ -43,9 +43,10 @@ pub(crate) struct Dot {
 
 /// Returns the tooltip of one of `count` points; empty if there are too many for marks.
 pub(crate) fn title(count: usize, text: impl FnOnce() -> String) -> String {
-    match count <= MARKED {
-        true => text(),
-        false => String::new(),
+    if count <= MARKED {
+        text()
+    } else {
+        String::new()
     }
 }
 
@@ -107,9 +108,10 @@ impl Scale {
     }
 
     fn at(&self, value: f64) -> f64 {
-        let share = match self.log {
-            true => libm::log(value / self.low) / libm::log(self.high / self.low),
-            false => (value - self.low) / (self.high - self.low),
+        let share = if self.log {
+            libm::log(value / self.low) / libm::log(self.high / self.low)
+        } else {
+            (value - self.low) / (self.high - self.low)
         };
         self.from + share * (self.to - self.from)
     }
@@ -173,9 +175,10 @@ pub(crate) fn range(name: &str, scale: f64) -> [f64; 2] {
     ];
     let names = name.split(" or ");
     let mut last = names.map(|name| name.rsplit('.').next().unwrap_or(name));
-    match last.all(|name| SHARES.contains(&name)) && scale > 0.0 {
-        true => [0.0, scale],
-        false => [f64::NEG_INFINITY, f64::INFINITY],
+    if last.all(|name| SHARES.contains(&name)) && scale > 0.0 {
+        [0.0, scale]
+    } else {
+        [f64::NEG_INFINITY, f64::INFINITY]
     }
 }
 
@@ -186,16 +189,17 @@ pub(crate) fn is_score(name: &str) -> bool {
 
 /// Returns what the bands of these lines mean; empty if none is drawn. `over` names what spreads.
 pub(crate) fn bands(all: &[Line], over: &str) -> String {
-    match all.iter().flat_map(|l| &l.dots).any(|d| d.spread > 0.0) {
-        true => format!(
+    if all.iter().flat_map(|l| &l.dots).any(|d| d.spread > 0.0) {
+        format!(
             "{} are one standard deviation over {over}, within the range of the measure.",
             match spreads(all) {
                 Spreads::Areas => "Bands",
                 Spreads::Bars => "Bars",
                 Spreads::Edges => "Thin lines",
             }
-        ),
-        false => String::new(),
+        )
+    } else {
+        String::new()
     }
 }
 
@@ -240,9 +244,10 @@ pub(crate) fn lines(all: &[Line], x: &str, y: &str, log: bool, range: [f64; 2]) 
     let (from, to) = (LEFT + margin, WIDTH - RIGHT - margin);
     let across = Scale::of(dots().map(|d| d.x), from, to, log);
     let [least, most] = range;
-    let least = match dots().all(|d| d.y >= 0.0) {
-        true => least.max(0.0),
-        false => least,
+    let least = if dots().all(|d| d.y >= 0.0) {
+        least.max(0.0)
+    } else {
+        least
     };
     let ends = |d: &Dot| {
         let (below, above) = (d.y - d.spread, d.y + d.spread);

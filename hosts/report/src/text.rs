@@ -44,9 +44,10 @@ pub(crate) fn without_folders(text: &str) -> String {
             .unwrap_or_default();
         out += before;
         // `//` follows the scheme of an address
-        match begins && !path.starts_with("//") && path.len() > last.len() + 1 {
-            true => out += &format!("../{last}"),
-            false => out += path,
+        if begins && !path.starts_with("//") && path.len() > last.len() + 1 {
+            out += &format!("../{last}")
+        } else {
+            out += path
         }
         rest = after;
     }

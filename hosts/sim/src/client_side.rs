@@ -58,9 +58,10 @@ impl ClientSide<'_> {
                 return Ok(answer);
             }
             let question = question(client.id());
-            let answer = match wire {
-                true => over_the_wire(protocol.as_ref(), client, question),
-                false => fl_core::answer(protocol.as_ref(), client, question),
+            let answer = if wire {
+                over_the_wire(protocol.as_ref(), client, question)
+            } else {
+                fl_core::answer(protocol.as_ref(), client, question)
             }?;
             let long = long.is_some_and(|(since, s)| since.elapsed().as_secs_f64() >= s);
             if let Some(answers) = answers.filter(|_| long) {

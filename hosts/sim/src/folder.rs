@@ -137,12 +137,13 @@ impl RunFolder {
     pub fn create(path: &Path, spec: &str, manifest: &Manifest) -> Result<Self> {
         let what = || format!("making the run folder {}", path.display());
         let unborn = || -> Result<()> {
-            match unborn(path).with_context(what)? {
-                true => Ok(()),
-                false => bail!(
+            if unborn(path).with_context(what)? {
+                Ok(())
+            } else {
+                bail!(
                     "the run folder {} is not empty; name another with --out, or go on with --resume",
                     path.display()
-                ),
+                )
             }
         };
         fs::create_dir_all(path).with_context(what)?;

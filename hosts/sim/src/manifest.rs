@@ -175,9 +175,10 @@ impl Manifest {
             "the run in {here} is of another spec: it was resumed with other settings, or changed"
         );
         same("libraries", &then.libraries, &self.libraries, folder)?;
-        match self.data.is_empty() {
-            true => Ok(()),
-            false => then.same_data(self, folder),
+        if self.data.is_empty() {
+            Ok(())
+        } else {
+            then.same_data(self, folder)
         }
     }
 
@@ -222,9 +223,10 @@ impl Manifest {
     /// # Errors
     /// If it is one, and cannot be read.
     pub fn meaning_in(folder: &Path) -> Result<Option<serde_json::Value>> {
-        match folder.join(FILE).is_file() {
-            true => Ok(Self::read(folder)?.meaning),
-            false => Ok(None),
+        if folder.join(FILE).is_file() {
+            Ok(Self::read(folder)?.meaning)
+        } else {
+            Ok(None)
         }
     }
 
@@ -233,9 +235,10 @@ impl Manifest {
         text.push(b'\n');
         let path = folder.join(FILE);
         // while the run goes on, who can guess a data file could check the guess by its hash
-        match self.book.is_some() {
-            true => fl_files::write_secret(&path, &text),
-            false => fl_files::write(&path, &text),
+        if self.book.is_some() {
+            fl_files::write_secret(&path, &text)
+        } else {
+            fl_files::write(&path, &text)
         }
     }
 

@@ -116,9 +116,10 @@ impl Memory {
     pub fn ends(&self) {
         let held = (self.held)();
         let mut seen = self.seen();
-        let most = match held.most > seen.idle.most {
-            true => held.most,
-            false => held.now,
+        let most = if held.most > seen.idle.most {
+            held.most
+        } else {
+            held.now
         };
         let each = most.saturating_sub(seen.idle.now) / seen.at_once as u64;
         seen.each = seen.each.max(Some(each));

@@ -65,9 +65,10 @@ pub(crate) fn write(
     let _ = fill(&mut out, summary, entries, metrics);
     for picture in pictures {
         let file = picture.bytes().fold(String::new(), |mut file, b| {
-            match b.is_ascii_alphanumeric() || b"-_.".contains(&b) {
-                true => file.push(char::from(b)),
-                false => file += &format!("%{b:02X}"),
+            if b.is_ascii_alphanumeric() || b"-_.".contains(&b) {
+                file.push(char::from(b))
+            } else {
+                file += &format!("%{b:02X}")
             }
             file
         });
@@ -141,12 +142,13 @@ fn fill(
     if !notes.is_empty() {
         writeln!(out, "\n## Notes\n\n* {}", notes.join("\n* "))?;
     }
-    match summary.held.is_empty() {
-        true => writeln!(
+    if summary.held.is_empty() {
+        writeln!(
             out,
             "\nThe run has an accountant, so the report does not show each client's classes."
-        )?,
-        false => clients(out, &summary.held)?,
+        )?
+    } else {
+        clients(out, &summary.held)?
     }
     writeln!(out, "\nDigest `{}`.", outcome.digest)
 }

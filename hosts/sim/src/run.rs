@@ -175,9 +175,10 @@ fn host<'a>(mut setup: Setup<'a>, method: &Method<'a>) -> Result<Sim<'a>> {
     let answers = path.as_ref().map(|path| PartialStep::open(path, done));
     let accounts = method.accounts();
     let idle = idle(&setup.clients).filter(|_| !accounts);
-    let owners = match setup.elsewhere.is_some() && setup.clients.is_empty() {
-        true => Vec::new(),
-        false => owners(setup.clients, method.protocol.pools_data(), accounts)?,
+    let owners = if setup.elsewhere.is_some() && setup.clients.is_empty() {
+        Vec::new()
+    } else {
+        owners(setup.clients, method.protocol.pools_data(), accounts)?
     };
     let one_class = one_class(&owners, method.options.task.kind);
     let public = setup.public.map(Arc::new);
@@ -312,9 +313,10 @@ fn end_costs(sim: &mut Sim<'_>, done: &Led) -> Result<()> {
         protections: done.privacy.clone(),
     };
     let of = |c: &StepCost| (c.bytes_up, c.bytes_down, c.privacy.clone());
-    match sim.record.cost.as_ref().map(of) == Some(of(&end)) {
-        true => Ok(()),
-        false => sim.tell(RunEvent::Cost(&end)),
+    if sim.record.cost.as_ref().map(of) == Some(of(&end)) {
+        Ok(())
+    } else {
+        sim.tell(RunEvent::Cost(&end))
     }
 }
 
@@ -359,9 +361,10 @@ fn note_unmeasured(sim: &mut Sim<'_>, rule: Option<&StopWhen>) {
     if names.contains(&*rule.metric) {
         return;
     }
-    let measured = match names.is_empty() {
-        true => "nothing was measured in rounds".into(),
-        false => format!("rounds measured {}", Vec::from_iter(names).join(", ")),
+    let measured = if names.is_empty() {
+        "nothing was measured in rounds".into()
+    } else {
+        format!("rounds measured {}", Vec::from_iter(names).join(", "))
     };
     let metric = &rule.metric;
     let text = format!("`stop-when` had no effect: no round measured `{metric}`; {measured}");

@@ -11,9 +11,10 @@ pub(crate) fn unmarked(text: &str) -> String {
     let mut rest = text.chars().peekable();
     while let Some(c) = rest.next() {
         let begins = |next: &char| next.is_ascii_alphabetic() || "/!?".contains(*next);
-        match c == '<' && rest.peek().is_some_and(begins) {
-            true => out += "&lt;",
-            false => out.push(c),
+        if c == '<' && rest.peek().is_some_and(begins) {
+            out += "&lt;"
+        } else {
+            out.push(c)
         }
     }
     out
@@ -93,13 +94,14 @@ pub(crate) fn shown(sample: &Sample, show: Show, digits: usize, rounding: Roundi
 /// Formats `+0.1`; a value that rounds to 0 has no sign.
 pub(crate) fn signed(value: f64, digits: usize) -> String {
     let text = format!("{value:+.digits$}");
-    match text
+    if text
         .trim_start_matches('-')
         .chars()
         .all(|c| "0.".contains(c))
     {
-        true => text.replacen('-', "+", 1),
-        false => text,
+        text.replacen('-', "+", 1)
+    } else {
+        text
     }
 }
 

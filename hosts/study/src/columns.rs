@@ -83,9 +83,12 @@ fn one(column: &RawColumn, raw: &RawTable) -> Result<Column, String> {
     let title = own.and_then(|own| own.title.clone());
     let measured = own.is_some_and(|own| own.measure.is_some() || own.round.is_some() || own.best);
     let text = own.and_then(|own| own.text.clone());
-    let of_text = |name: &str| match measured {
-        true => Err(format!("`{name}` is a text, and is not measured")),
-        false => Ok(()),
+    let of_text = |name: &str| {
+        if measured {
+            Err(format!("`{name}` is a text, and is not measured"))
+        } else {
+            Ok(())
+        }
     };
     if let Some(name) = text {
         of_text(&name)?;

@@ -23,9 +23,10 @@ pub(crate) fn missing(file: &File, folder: &Path) -> Vec<At> {
         if found.is_file() {
             return;
         }
-        let what = match path.last() == Some(&key("into")) {
-            true => "create it with the marks of the table, or leave `into` out",
-            false => "write that spec, or name another; paths are relative to the study's folder",
+        let what = if path.last() == Some(&key("into")) {
+            "create it with the marks of the table, or leave `into` out"
+        } else {
+            "write that spec, or name another; paths are relative to the study's folder"
         };
         wrong.push((
             path,
@@ -144,9 +145,10 @@ impl OneTable<'_> {
     /// Notes a mistake below the table, or below the defaults if the table does not have the
     /// field.
     fn note(&mut self, own: bool, below: &[Step], text: impl Into<String>) {
-        let mut path = match own {
-            true => vec![key("tables"), Step::Item(self.at)],
-            false => vec![key("defaults")],
+        let mut path = if own {
+            vec![key("tables"), Step::Item(self.at)]
+        } else {
+            vec![key("defaults")]
         };
         path.extend_from_slice(below);
         self.wrong.push((path, text.into()));
@@ -182,9 +184,12 @@ impl OneTable<'_> {
         all.hours = raw.hours.or(defaults.hours);
         all.alone = raw.alone.or(defaults.alone);
         all.into = raw.into.clone().or(defaults.into.clone());
-        let first = |own: &[RawColumn], other: &[RawColumn]| match own.is_empty() {
-            true => other.to_vec(),
-            false => own.to_vec(),
+        let first = |own: &[RawColumn], other: &[RawColumn]| {
+            if own.is_empty() {
+                other.to_vec()
+            } else {
+                own.to_vec()
+            }
         };
         all.columns = first(&raw.columns, &defaults.columns);
         if all.columns.is_empty() {
@@ -321,9 +326,10 @@ impl OneTable<'_> {
         let mut names = BTreeSet::new();
         for (nth, row) in rows.iter().enumerate() {
             let name = &row.item.name;
-            let path: &[Step] = match raw.rows.is_empty() {
-                true => &[key("grid")],
-                false => &named("rows", nth),
+            let path: &[Step] = if raw.rows.is_empty() {
+                &[key("grid")]
+            } else {
+                &named("rows", nth)
             };
             if name.is_empty() && !self.grid_is_wrong {
                 self.note(true, path, "a row has no name");
@@ -422,9 +428,10 @@ impl OneTable<'_> {
         let readable = !self.places.left_out(&usual) && self.whole(&["base", "grid"]);
         if let Some(nth) = without_spec.filter(|_| readable) {
             let name = &rows[nth].item.name;
-            let path: &[Step] = match self.raw.rows.is_empty() {
-                true => &[],
-                false => &[key("rows"), Step::Item(nth)],
+            let path: &[Step] = if self.raw.rows.is_empty() {
+                &[]
+            } else {
+                &[key("rows"), Step::Item(nth)]
             };
             let text = format!("row `{name}`: no `base` says which spec it runs");
             self.note(true, path, text);
@@ -470,9 +477,10 @@ impl OneTable<'_> {
 
 /// The second direction; one item without a name if there is none.
 fn across(raw: &RawTable) -> Vec<RawItem> {
-    match raw.across.is_empty() {
-        true => vec![RawItem::named("")],
-        false => raw.across.clone(),
+    if raw.across.is_empty() {
+        vec![RawItem::named("")]
+    } else {
+        raw.across.clone()
     }
 }
 

@@ -27,9 +27,10 @@ fn one(plot: &RawPlot, raw: &RawTable, rows: &[Item]) -> Result<Plot, String> {
                 let known: Vec<String> = paths.iter().map(|p| format!("`{p}`")).collect();
                 return Err(format!(
                     "`by` must be `round` or a path of the grid, got `{path}`; {}",
-                    match known.is_empty() {
-                        true => "the table has no grid".into(),
-                        false => format!("its grid has {}", known.join(", ")),
+                    if known.is_empty() {
+                        "the table has no grid".into()
+                    } else {
+                        format!("its grid has {}", known.join(", "))
                     }
                 ));
             }
@@ -117,9 +118,10 @@ impl PlotLines<'_> {
                     .filter(|name| !found.contains(name)),
             );
         }
-        match found.is_empty() {
-            true => self.plot.names.join(" or "),
-            false => found.join(" or "),
+        if found.is_empty() {
+            self.plot.names.join(" or ")
+        } else {
+            found.join(" or ")
         }
     }
 
@@ -168,9 +170,10 @@ impl PlotLines<'_> {
         for (row, item) in self.table.rows.iter().enumerate() {
             let (mut x, mut others) = (None, Vec::new());
             for place in &item.grid {
-                match place.path == path {
-                    true => x = place.number,
-                    false => others.push(words(place)),
+                if place.path == path {
+                    x = place.number
+                } else {
+                    others.push(words(place))
                 }
             }
             let Some(x) = x else { continue };

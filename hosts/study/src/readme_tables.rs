@@ -57,9 +57,10 @@ pub fn replaced(text: &str, name: &str, table: &str) -> Result<String> {
     let span = span(text, name)?;
     let inner = format!("\n\n{}\n\n", table.trim_matches('\n'));
     // the line ends of the file
-    let inner = match text.contains("\r\n") {
-        true => inner.replace('\n', "\r\n"),
-        false => inner,
+    let inner = if text.contains("\r\n") {
+        inner.replace('\n', "\r\n")
+    } else {
+        inner
     };
     Ok([&text[..span.start], &inner, &text[span.end..]].concat())
 }

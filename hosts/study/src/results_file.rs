@@ -260,9 +260,10 @@ mod tests {
             std::fs::write(&path, &whole[..end]).unwrap();
             let mut read = ResultsFile::read(&path).unwrap();
             // a line without its line break is whole
-            let due: &[_] = match end == whole.len() - 1 {
-                true => &[(1, "a"), (2, "b")],
-                false => &[(1, "a")],
+            let due: &[_] = if end == whole.len() - 1 {
+                &[(1, "a"), (2, "b")]
+            } else {
+                &[(1, "a")]
             };
             assert_eq!(specs(&read), due, "{end}");
             assert_eq!(read.is_cut(), due.len() == 1);

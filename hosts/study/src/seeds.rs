@@ -31,11 +31,12 @@ pub(crate) fn seeds_of(value: &Value) -> Result<Vec<u64>, String> {
         _ => return Err(wrong()),
     };
     let different: BTreeSet<&u64> = seeds.iter().collect();
-    match !seeds.is_empty() && different.len() == seeds.len() {
-        true => Ok(seeds),
-        false => Err(format!(
+    if !seeds.is_empty() && different.len() == seeds.len() {
+        Ok(seeds)
+    } else {
+        Err(format!(
             "must be at least one seed, and none twice, got {}",
             inline(value)
-        )),
+        ))
     }
 }

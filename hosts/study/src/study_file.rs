@@ -81,9 +81,10 @@ impl StudyFile {
         } = document.readable_settings::<File>(what)?;
         mistakes.iter_mut().for_each(say_below_set);
         let folder = Path::new(document.file()).parent().unwrap_or(Path::new(""));
-        let mut wrong: Vec<At> = match files {
-            true => missing(&raw, folder),
-            false => Vec::new(),
+        let mut wrong: Vec<At> = if files {
+            missing(&raw, folder)
+        } else {
+            Vec::new()
         };
         let tables = tables(&raw, folder, &places, &mut wrong);
         let results = raw.results.as_ref();
@@ -117,9 +118,10 @@ impl StudyFile {
     }
 
     fn without_mistakes(self) -> Result<Study, Mistakes> {
-        match self.mistakes.is_empty() {
-            true => Ok(self.study),
-            false => Err(Mistakes::sorted(self.mistakes)),
+        if self.mistakes.is_empty() {
+            Ok(self.study)
+        } else {
+            Err(Mistakes::sorted(self.mistakes))
         }
     }
 
@@ -179,9 +181,10 @@ impl StudyFile {
     /// A mistake about the README that a table goes into.
     pub fn of_readme(&self, table: usize, text: String) -> Mistake {
         let own = self.raw.tables.get(table).is_some_and(|t| t.into.is_some());
-        let path = match own {
-            true => vec![key("tables"), Step::Item(table), key("into")],
-            false => vec![key("defaults"), key("into")],
+        let path = if own {
+            vec![key("tables"), Step::Item(table), key("into")]
+        } else {
+            vec![key("defaults"), key("into")]
         };
         self.places.mistake(&path, text)
     }

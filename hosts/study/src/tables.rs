@@ -223,9 +223,12 @@ impl TableBuilder<'_> {
             let given = names.iter().filter(|name| run.shows_cost(name));
             given.flat_map(|name| run.caveats(name)).collect()
         });
-        let said = said.into_iter().map(|(caveat, rows, all)| match all {
-            true => format!("Epsilon is {caveat}."),
-            false => format!("Epsilon of {rows} is {caveat}."),
+        let said = said.into_iter().map(|(caveat, rows, all)| {
+            if all {
+                format!("Epsilon is {caveat}.")
+            } else {
+                format!("Epsilon of {rows} is {caveat}.")
+            }
         });
         said.collect()
     }
@@ -236,9 +239,12 @@ impl TableBuilder<'_> {
         let more = said.len().saturating_sub(DATA_NOTES);
         let said = said.into_iter().take(DATA_NOTES);
         let mut all: Vec<String> = said
-            .map(|(note, rows, all)| match all {
-                true => format!("Data: {note}."),
-                false => format!("Data of {rows}: {note}."),
+            .map(|(note, rows, all)| {
+                if all {
+                    format!("Data: {note}.")
+                } else {
+                    format!("Data of {rows}: {note}.")
+                }
             })
             .collect();
         if more > 0 {
@@ -372,9 +378,10 @@ impl TableBuilder<'_> {
             };
             let digits = digits.unwrap_or_else(|| digits_of(difference.half, scale));
             let (text, all) = (minus(difference, digits), self.runs(row, across).len());
-            return match pairs < all {
-                true => format!("{text} ({pairs} of {all})"),
-                false => text,
+            return if pairs < all {
+                format!("{text} ({pairs} of {all})")
+            } else {
+                text
             };
         }
         let runs = self.runs(row, across);
@@ -396,9 +403,10 @@ impl TableBuilder<'_> {
         let some = self.values(row, across, names, of).len();
         let digits = digits.unwrap_or_else(|| digits_of(sample.std(), scale));
         let text = shown(&sample, show, digits, Rounding::of(names, scale));
-        match some < runs.len() {
-            true => format!("{text} ({some} of {})", runs.len()),
-            false => text,
+        if some < runs.len() {
+            format!("{text} ({some} of {})", runs.len())
+        } else {
+            text
         }
     }
 

@@ -26,9 +26,10 @@ pub fn epsilon(all: &[Times], delta: f64) -> f64 {
         return 0.0;
     }
     let one = |way| Sum { all, way, delta }.epsilon();
-    match all.iter().all(|(release, _)| release.is_symmetric()) {
-        true => one(Way::Removed),
-        false => one(Way::Removed).max(one(Way::Added)),
+    if all.iter().all(|(release, _)| release.is_symmetric()) {
+        one(Way::Removed)
+    } else {
+        one(Way::Removed).max(one(Way::Added))
     }
 }
 
@@ -137,9 +138,10 @@ fn least(f: impl Fn(f64) -> f64, from: f64, times: f64) -> f64 {
     let (mut a, mut b) = (libm::log(from), libm::log(from) + libm::log(times));
     while b - a > 0.05 {
         let (c, d) = (a + 0.382 * (b - a), a + 0.618 * (b - a));
-        match f(libm::exp(c)) <= f(libm::exp(d)) {
-            true => b = d,
-            false => a = c,
+        if f(libm::exp(c)) <= f(libm::exp(d)) {
+            b = d
+        } else {
+            a = c
         }
     }
     libm::exp(f64::midpoint(a, b))

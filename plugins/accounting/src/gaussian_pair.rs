@@ -29,9 +29,10 @@ pub(crate) fn place_of(rate: f64, shift: f64, loss: f64) -> f64 {
         _ if loss > 30.0 => loss - libm::log(rate) + libm::log1p((rate - 1.0) * libm::exp(-loss)),
         _ => {
             let inner = libm::expm1(loss) / rate;
-            match inner > -1.0 {
-                true => libm::log1p(inner),
-                false => return f64::NEG_INFINITY,
+            if inner > -1.0 {
+                libm::log1p(inner)
+            } else {
+                return f64::NEG_INFINITY;
             }
         }
     };

@@ -274,9 +274,10 @@ impl Release {
             }
             Self::Poisson { rate, shift } | Self::Fixed { rate, shift } => {
                 let most = gaussian_loss(rate, shift, shift + cut);
-                let least = match self.is_symmetric() {
-                    true => -most,
-                    false => gaussian_loss(rate, shift, -cut).min(-gaussian_loss(rate, shift, cut)),
+                let least = if self.is_symmetric() {
+                    -most
+                } else {
+                    gaussian_loss(rate, shift, -cut).min(-gaussian_loss(rate, shift, cut))
                 };
                 (least, most.max(-gaussian_loss(rate, shift, -cut)))
             }
@@ -317,9 +318,10 @@ fn cells(
     let mut index = (loss(range.0) / step).floor();
     let mut from = range.0;
     while from < range.1 {
-        let to = match step.is_finite() {
-            true => place((index + 1.0) * step).min(range.1),
-            false => range.1,
+        let to = if step.is_finite() {
+            place((index + 1.0) * step).min(range.1)
+        } else {
+            range.1
         };
         index += 1.0;
         if to <= from {

@@ -45,9 +45,10 @@ impl Pricing for LossDistributions {
         let noise = release.noise();
         *noise = up(*noise);
         // a release of an empty sample, or of numbers that no unit changes, reveals nothing
-        let cost = match release.variation() > 0.0 && times > 0 {
-            true => vec![(release, times as f64)],
-            false => Vec::new(),
+        let cost = if release.variation() > 0.0 && times > 0 {
+            vec![(release, times as f64)]
+        } else {
+            Vec::new()
         };
         Ok(Price::fixed(cost, unit))
     }
@@ -145,9 +146,10 @@ mod tests {
                 let (mut a, mut b) = (0.0, epsilon * f64::from(n));
                 for _ in 0..60 {
                     let middle = f64::midpoint(a, b);
-                    match spent(middle) > delta {
-                        true => a = middle,
-                        false => b = middle,
+                    if spent(middle) > delta {
+                        a = middle
+                    } else {
+                        b = middle
                     }
                 }
                 b

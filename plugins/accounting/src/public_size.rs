@@ -54,11 +54,12 @@ pub(crate) fn sizes(of: usize, rate: f64) -> Vec<Sizes> {
         let last = (first + (WITHIN * away) as usize).min(of);
         // probabilities fall on both sides of the mean; if the largest is 0 all are
         let largest = ln_probability(mean.clamp(first as f64, last as f64));
-        let probability: f64 = match largest > LN_NOTHING {
-            true => (first..=last)
+        let probability: f64 = if largest > LN_NOTHING {
+            (first..=last)
                 .map(|k| libm::exp(ln_probability(k as f64)))
-                .sum(),
-            false => 0.0,
+                .sum()
+        } else {
+            0.0
         };
         let share = last as f64 / n;
         all.push(Sizes { share, probability });
@@ -159,9 +160,12 @@ pub(crate) fn divergences(of: usize, rate: f64, sigma: f64, orders: &[f64]) -> V
             }
         }
     }
-    let cost = |([one, other], order): (&[f64; 2], &f64)| match near(order) {
-        true => (libm::log1p(one.max(*other)) / (order - 1.0)).min(all(*order)),
-        false => all(*order),
+    let cost = |([one, other], order): (&[f64; 2], &f64)| {
+        if near(order) {
+            (libm::log1p(one.max(*other)) / (order - 1.0)).min(all(*order))
+        } else {
+            all(*order)
+        }
     };
     excess.iter().zip(orders).map(cost).collect()
 }

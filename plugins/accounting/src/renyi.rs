@@ -191,9 +191,10 @@ pub fn gaussian_epsilon(sigma: f64, delta: f64) -> f64 {
     }
     for _ in 0..100 {
         let middle = f64::midpoint(least, most);
-        match holds(middle) {
-            true => most = middle,
-            false => least = middle,
+        if holds(middle) {
+            most = middle
+        } else {
+            least = middle
         }
     }
     most

@@ -78,9 +78,10 @@ impl<H: Holder> Protocol for Alone<H> {
         let local = &self.0.shared.local;
         let model = MODEL.spec().lasting().published_if(true);
         let model = model.trained_by("local", local, (false, 1));
-        let model = match self.is_sent() {
-            true => model.shared_parameters().at_server(),
-            false => model,
+        let model = if self.is_sent() {
+            model.shared_parameters().at_server()
+        } else {
+            model
         };
         let begin = || {
             BEGIN.answered_by(|client, first| {
@@ -98,10 +99,7 @@ impl<H: Holder> Protocol for Alone<H> {
             .exchange_if(self.is_sent(), begin)
             .exchange(train)
             .measures([Measurement::clients(&MODEL)]);
-        match H::POOLS {
-            true => all.pools_data(),
-            false => all,
-        }
+        if H::POOLS { all.pools_data() } else { all }
     }
 
     fn lead(&self, server: &mut Server<'_>) -> Result<()> {
@@ -118,9 +116,10 @@ impl<H: Holder> Protocol for Alone<H> {
             server.collect(round, &TRAIN, |_| &Nothing)?;
             server.evaluate_clients(round, &MODEL)
         })?;
-        match self.0.shared.keep_clients {
-            true => server.keep_clients(&MODEL),
-            false => Ok(()),
+        if self.0.shared.keep_clients {
+            server.keep_clients(&MODEL)
+        } else {
+            Ok(())
         }
     }
 

@@ -118,9 +118,10 @@ impl FeatureRounds {
 
     /// Keeps the clients' models, if the spec says so.
     pub(crate) fn end(&self, server: &mut Server<'_>) -> Result<()> {
-        match self.keep_clients {
-            true => server.keep_clients(MODEL),
-            false => Ok(()),
+        if self.keep_clients {
+            server.keep_clients(MODEL)
+        } else {
+            Ok(())
         }
     }
 

@@ -56,9 +56,10 @@ impl Protocol for ClassDistill {
             .iter()
             .fold(model, |model, training| training.needs(model));
         let means = MEANS.answered_by(|client, _| self.means(client));
-        let means = match self.resample {
-            true => means.draws(&SAMPLING),
-            false => means.through(&SAMPLING),
+        let means = if self.resample {
+            means.draws(&SAMPLING)
+        } else {
+            means.through(&SAMPLING)
         };
         Declaration::new()
             .rounds(self.rounds)
@@ -101,12 +102,11 @@ impl Protocol for ClassDistill {
             let mean = server.aggregate(&ENSEMBLE, round, &answers)?;
             server.record(round, "taught.classes", mean.rows.len() as f64)?;
             // each client trains towards its labels and the means of their classes
-            match self.leave_one_out {
-                false => server.collect(round, &LEARN, |_| &mean)?,
-                true => {
-                    let others = means_of_others(server, round, &answers, &all)?;
-                    server.collect(round, &LEARN, |id| &others[&id])?
-                }
+            if !self.leave_one_out {
+                server.collect(round, &LEARN, |_| &mean)?
+            } else {
+                let others = means_of_others(server, round, &answers, &all)?;
+                server.collect(round, &LEARN, |id| &others[&id])?
             };
             server.evaluate_clients(round, &MODEL)
         })?;

@@ -16,12 +16,13 @@ settings! {
 
 impl PowerOfChoiceSettings {
     fn enough(&self) -> Result<(), String> {
-        match self.candidates >= self.size {
-            true => Ok(()),
-            false => Err(format!(
+        if self.candidates >= self.size {
+            Ok(())
+        } else {
+            Err(format!(
                 "`candidates` must be at least `size`, which is {}",
                 self.size
-            )),
+            ))
         }
     }
 }

@@ -28,9 +28,10 @@ impl Selector for Uniform {
     }
 
     fn draw(&self) -> SamplingScheme {
-        match self.share == 1.0 {
-            true => SamplingScheme::Everyone,
-            false => SamplingScheme::FixedSize,
+        if self.share == 1.0 {
+            SamplingScheme::Everyone
+        } else {
+            SamplingScheme::FixedSize
         }
     }
 }

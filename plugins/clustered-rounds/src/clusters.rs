@@ -177,12 +177,11 @@ impl<R: ClusterRule> Protocol for Clusters<R> {
                 _ if cohort.is_empty() => {} // a Poisson draw may pick no client
                 1 => {
                     let trained = server.collect(round, &TRAIN, |_| &state.centres[0])?;
-                    match shared.clusters > 1 && round.number > shared.warm_up {
-                        true => own.divide(shared, server, round, &trained, state)?,
-                        false => {
-                            let of = vec![0; trained.len()];
-                            maximise(server, round, &trained, &of, &mut state.centres)?;
-                        }
+                    if shared.clusters > 1 && round.number > shared.warm_up {
+                        own.divide(shared, server, round, &trained, state)?
+                    } else {
+                        let of = vec![0; trained.len()];
+                        maximise(server, round, &trained, &of, &mut state.centres)?;
                     }
                 }
                 _ => own.round(shared, server, round, state)?,

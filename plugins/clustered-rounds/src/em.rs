@@ -11,9 +11,12 @@ pub fn squared_distance<T: Copy + Into<f64>>(point: &[T], centre: &[T]) -> f64 {
 
 /// Returns the position of the least number; the first on a tie.
 pub fn least(numbers: &[f64]) -> usize {
-    let first_of = |best: usize, at: usize| match numbers[at] < numbers[best] {
-        true => at,
-        false => best,
+    let first_of = |best: usize, at: usize| {
+        if numbers[at] < numbers[best] {
+            at
+        } else {
+            best
+        }
     };
     (0..numbers.len()).fold(0, first_of)
 }

@@ -123,9 +123,10 @@ impl CoDistill {
     fn sampled<'p, U: Message>(&self, labels: Declared<'p, Ids, U>) -> Declared<'p, Ids, U> {
         // noise on labels does not hide which samples they label
         let labels = self.every_round(labels).leaks_besides(&CLIENT_FILTER);
-        match self.resample {
-            true => labels.draws(&SAMPLING),
-            false => labels.through(&SAMPLING),
+        if self.resample {
+            labels.draws(&SAMPLING)
+        } else {
+            labels.through(&SAMPLING)
         }
     }
 

@@ -55,9 +55,10 @@ impl Protocol for CoDistill {
         })?;
         state.warn(server, self.rounds);
         server.keep_clients(&MODEL)?;
-        match server.has(&STUDENT) {
-            true => server.keep_model(&STUDENT),
-            false => Ok(()),
+        if server.has(&STUDENT) {
+            server.keep_model(&STUDENT)
+        } else {
+            Ok(())
         }
     }
 
@@ -69,9 +70,10 @@ impl Protocol for CoDistill {
         if !matches!(self.labels, Labels::Scores(_)) || self.reply == Reply::Hard {
             return Err("hard and soft labels need inputs with one class each; use `labels: scores` and `reply: ensemble` (FedMD), which compare score by score".into());
         }
-        let whole: &[&str] = match several {
-            true => &["server-filter"],
-            false => &["student", "server-filter", "client-filter"],
+        let whole: &[&str] = if several {
+            &["server-filter"]
+        } else {
+            &["student", "server-filter", "client-filter"]
         };
         match whole.iter().find(|slot| has(slot)) {
             Some(slot) => Err(format!(
@@ -146,13 +148,16 @@ impl CoDistill {
             // the ensemble gets each vote as a one-hot row
             Labels::Hard => {
                 let outputs = server.task().kind.outputs();
-                let form = |votes: Votes| match votes.classes() == outputs {
-                    true => Ok(one_hot(&votes)),
-                    false => Err(Problem::Shape(format!(
-                        "votes for {} classes, and there are {outputs}",
-                        votes.classes()
-                    ))
-                    .into()),
+                let form = |votes: Votes| {
+                    if votes.classes() == outputs {
+                        Ok(one_hot(&votes))
+                    } else {
+                        Err(Problem::Shape(format!(
+                            "votes for {} classes, and there are {outputs}",
+                            votes.classes()
+                        ))
+                        .into())
+                    }
                 };
                 server.run_with(
                     round,
@@ -248,9 +253,10 @@ impl CoDistill {
         name: &str,
         labels: &RoundLabels,
     ) -> Result<()> {
-        match self.judge_labels {
-            true => label_metrics::judge(server, round, name, &labels.soft()),
-            false => Ok(()),
+        if self.judge_labels {
+            label_metrics::judge(server, round, name, &labels.soft())
+        } else {
+            Ok(())
         }
     }
 

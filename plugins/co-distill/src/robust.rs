@@ -46,21 +46,19 @@ fn leading(points: &[Vec<f64>], kept: &[usize], mean: &[f64]) -> Result<(f64, Ar
     let n = kept.len();
     let away = Array2::from_shape_fn((n, mean.len()), |(i, j)| points[kept[i]][j] - mean[j]);
     let few = n <= mean.len();
-    let matrix = match few {
-        true => away,
-        false => Array2::from_shape_fn((mean.len(), mean.len()), |(i, j)| {
+    let matrix = if few {
+        away
+    } else {
+        Array2::from_shape_fn((mean.len(), mean.len()), |(i, j)| {
             let products = away.column(i).into_iter().zip(away.column(j));
             products.map(|(x, y)| x * y).sum::<f64>() / n as f64
-        }),
+        })
     };
     let Svd { values, right } = svd(matrix)?;
     let Some(&value) = values.first() else {
         return Ok((0.0, Array1::zeros(0)));
     };
-    let value = match few {
-        true => value * value / n as f64,
-        false => value,
-    };
+    let value = if few { value * value / n as f64 } else { value };
     Ok((value, right.row(0).to_owned()))
 }
 

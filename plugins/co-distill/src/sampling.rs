@@ -88,9 +88,10 @@ impl PrivacyMechanism for SampleExamples {
     fn perturb(&mut self, own: &mut Ids, _: &Cohort, noise: &ReleaseNoise) -> Result<()> {
         let (n, mut draws) = (own.0.len(), noise.stream().draws());
         let k = self.size(n)?;
-        let chosen: Vec<usize> = match self.replacement {
-            true => (0..k).map(|_| draws.below(n)).collect(),
-            false => draws.choose(n, k),
+        let chosen: Vec<usize> = if self.replacement {
+            (0..k).map(|_| draws.below(n)).collect()
+        } else {
+            draws.choose(n, k)
         };
         *own = Ids(chosen.into_iter().map(|at| own.0[at]).collect());
         Ok(())

@@ -127,12 +127,11 @@ impl Bench<'_> {
             self.case.messages_of(self.of, &mut draws).swap_remove(0)
         };
         let alike = |sent: &Erased| message::alike(&**answer, &**sent).is_ok();
-        match self.sees {
-            true => {
-                let sent = (0..ATTEMPTS).map(sent).find(alike);
-                round.showing_any(sent.unwrap_or_else(|| answer.clone()).into())
-            }
-            false => round,
+        if self.sees {
+            let sent = (0..ATTEMPTS).map(sent).find(alike);
+            round.showing_any(sent.unwrap_or_else(|| answer.clone()).into())
+        } else {
+            round
         }
     }
 

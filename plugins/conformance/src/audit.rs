@@ -120,9 +120,10 @@ fn shown(a: &[f64], b: &[f64], delta: f64) -> f64 {
     let sides = [1.0, -1.0].map(|sign| {
         let turned = |all: &[f64]| all.iter().map(|x| sign * x).collect::<Vec<f64>>();
         // each may be the first of the two
-        let (a, b) = match sign > 0.0 {
-            true => (turned(a), turned(b)),
-            false => (turned(b), turned(a)),
+        let (a, b) = if sign > 0.0 {
+            (turned(a), turned(b))
+        } else {
+            (turned(b), turned(a))
         };
         let (train_a, test_a) = a.split_at(a.len() / 2);
         let (train_b, test_b) = b.split_at(b.len() / 2);

@@ -298,9 +298,10 @@ impl ImageSides {
         let channels = |side| matches!(side, 1 | 3 | 4);
         let last = channels(c) && !channels(a);
         if last || channels(c) || !channels(a) {
-            let ([channels, height, width], read, other) = match last {
-                true => ([c, a, b], "last", "first"),
-                false => (sides, "first", "last"),
+            let ([channels, height, width], read, other) = if last {
+                ([c, a, b], "last", "first")
+            } else {
+                (sides, "first", "last")
             };
             self.notes.insert(format!(
                 "rows of {a} x {b} x {c} values are read as images of {channels} channels and {height} x {width} pixels; \

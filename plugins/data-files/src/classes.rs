@@ -325,9 +325,10 @@ fn plainness(name: &str) -> (usize, Reverse<&str>) {
 
 /// The text of a number as a class: `1` for 1.0.
 pub(crate) fn class_name(number: f64) -> String {
-    match number.fract() == 0.0 && number.abs() < 1e15 {
-        true => format!("{}", number as i64),
-        false => show(&number.into()),
+    if number.fract() == 0.0 && number.abs() < 1e15 {
+        format!("{}", number as i64)
+    } else {
+        show(&number.into())
     }
 }
 

@@ -324,17 +324,18 @@ impl<'a> Plan<'a> {
                 cells.insert(short(cell));
             }
         }
-        let inputs = match self.sparse {
-            true => Inputs::Sparse {
+        let inputs = if self.sparse {
+            Inputs::Sparse {
                 width: self.width,
                 starts,
                 columns,
                 values,
-            },
-            false => Inputs::Dense {
+            }
+        } else {
+            Inputs::Dense {
                 shape: vec![self.width],
                 data: dense,
-            },
+            }
         };
         Ok(Part { inputs, of })
     }

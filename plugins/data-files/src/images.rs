@@ -168,9 +168,10 @@ pub(crate) fn stacked(
             described(shape),
             example.display(),
             described(wanted),
-            match shape[0] == wanted[0] {
-                true => ", or get one size by `resize` of `images`",
-                false => ", or get the same colours by `colours` of `images`: grey or rgb",
+            if shape[0] == wanted[0] {
+                ", or get one size by `resize` of `images`"
+            } else {
+                ", or get the same colours by `colours` of `images`: grey or rgb"
             }
         );
         let (channels, plane) = (shape[0], shape[1] * shape[2]);
@@ -207,10 +208,13 @@ fn resized(
     let (high, wide) = match to.by {
         ResizeBy::Stretch => (to.height, to.width),
         // the side that needs more decides, and the other then stands out
-        ResizeBy::Crop => match to.height * width > to.width * height {
-            true => (to.height, (to.height * width).div_ceil(height)),
-            false => ((to.width * height).div_ceil(width), to.width),
-        },
+        ResizeBy::Crop => {
+            if to.height * width > to.width * height {
+                (to.height, (to.height * width).div_ceil(height))
+            } else {
+                ((to.width * height).div_ceil(width), to.width)
+            }
+        }
     };
     lost.cropped += usize::from((high, wide) != (to.height, to.width));
     ensure!(
@@ -319,9 +323,10 @@ fn is_turned(exif: &[u8]) -> bool {
     let number = |from: usize, bytes: usize| -> Option<usize> {
         let all = exif.get(from..from.checked_add(bytes)?)?.iter();
         let join = |sum: usize, byte: &u8| sum << 8 | usize::from(*byte);
-        Some(match big {
-            true => all.fold(0, join),
-            false => all.rev().fold(0, join),
+        Some(if big {
+            all.fold(0, join)
+        } else {
+            all.rev().fold(0, join)
         })
     };
     let find = || {

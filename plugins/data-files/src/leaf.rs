@@ -163,9 +163,10 @@ impl Form {
                     how.shape
                 );
                 Ok(Self {
-                    shape: match how.shape.is_empty() {
-                        true => vec![found],
-                        false => how.shape.clone(),
+                    shape: if how.shape.is_empty() {
+                        vec![found]
+                    } else {
+                        how.shape.clone()
                     },
                     characters: None,
                 })

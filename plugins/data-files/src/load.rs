@@ -257,12 +257,13 @@ fn parts(files: &Files, classes: &mut Classes) -> Result<All> {
 /// What fl found of the width of LIBSVM's rows if the spec does not say it: the largest index in
 /// the clients' rows and in all.
 fn widths(how: &Libsvm, own: usize, all: usize) -> Option<String> {
-    let more = match all > own {
-        true => format!(
+    let more = if all > own {
+        format!(
             "; but test rows go up to {all}, so there are {all} features, of which the last {} are 0 in all rows of clients",
             all - own
-        ),
-        false => String::new(),
+        )
+    } else {
+        String::new()
     };
     how.width.is_none().then(|| {
         format!(

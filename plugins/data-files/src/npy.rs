@@ -77,9 +77,10 @@ pub fn read(bytes: &[u8]) -> Result<Array> {
         "bytes and objects (`{kind}`) are not read; save texts as `array.astype(str)`"
     );
     let width = letters.get(1..).and_then(|n| n.parse().ok());
-    let size: usize = match letters.starts_with('U') {
-        true => width.and_then(|n: usize| n.checked_mul(4)),
-        false => width,
+    let size: usize = if letters.starts_with('U') {
+        width.and_then(|n: usize| n.checked_mul(4))
+    } else {
+        width
     }
     .unwrap_or(0);
     let count = shape
@@ -104,9 +105,10 @@ pub fn read(bytes: &[u8]) -> Result<Array> {
 fn texts(content: &[u8], size: usize, big: bool) -> Result<Vec<String>> {
     let character = |bytes: &[u8]| {
         let bytes = bytes.try_into().unwrap_or_default();
-        char::from_u32(match big {
-            true => u32::from_be_bytes(bytes),
-            false => u32::from_le_bytes(bytes),
+        char::from_u32(if big {
+            u32::from_be_bytes(bytes)
+        } else {
+            u32::from_le_bytes(bytes)
         })
     };
     let text = |(at, bytes): (usize, &[u8])| {

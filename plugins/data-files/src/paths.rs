@@ -74,9 +74,10 @@ impl Source {
             Self::Pair(Pair { inputs, labels }) => {
                 let mut files = Vec::new();
                 for path in [inputs, labels].map(PathBuf::from) {
-                    match path.is_dir() {
-                        true => inside(&path, format, &mut files),
-                        false => files.push(path),
+                    if path.is_dir() {
+                        inside(&path, format, &mut files)
+                    } else {
+                        files.push(path)
                     }
                 }
                 files
@@ -84,9 +85,10 @@ impl Source {
             Self::Path(path) => {
                 let mut files = Vec::new();
                 for found in matches(path) {
-                    match found.is_dir() {
-                        true => inside(&found, format, &mut files),
-                        false => files.push(found),
+                    if found.is_dir() {
+                        inside(&found, format, &mut files)
+                    } else {
+                        files.push(found)
                     }
                 }
                 files
@@ -256,9 +258,10 @@ impl Paths {
                 let absolute = std::path::absolute(&joined).unwrap_or(joined);
                 *text = absolute.to_string_lossy().into_owned();
                 let table = part == Some("labels") && matches!(format, Format::Images(_));
-                let missing = match table {
-                    true => missing_table(text),
-                    false => missing(text, format),
+                let missing = if table {
+                    missing_table(text)
+                } else {
+                    missing(text, format)
                 };
                 problems.extend(missing.map(|text| (path, text)));
             }

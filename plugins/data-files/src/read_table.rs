@@ -60,9 +60,10 @@ fn csv(path: &Path, bytes: &[u8], how: &Csv) -> Result<Table> {
     let at = |line| format!("{}:{line}", path.display());
     records(text, reader, at, |line, row| {
         let Some(table) = &mut table else {
-            let names = match how.header {
-                true => row.iter().map(ToString::to_string).collect(),
-                false => (1..=row.len()).map(|at| at.to_string()).collect(),
+            let names = if how.header {
+                row.iter().map(ToString::to_string).collect()
+            } else {
+                (1..=row.len()).map(|at| at.to_string()).collect()
             };
             let new = table.insert(Table::new(path, names)?);
             if !how.header {
@@ -76,14 +77,16 @@ fn csv(path: &Path, bytes: &[u8], how: &Csv) -> Result<Table> {
             return Ok(()); // an empty line
         }
         if found != wanted {
-            let of = match how.header {
-                true => "the header",
-                false => "the first row",
+            let of = if how.header {
+                "the header"
+            } else {
+                "the first row"
             };
             // a field with line breaks takes up rows that were meant to be others
-            let quote = match row.iter().any(|field| field.contains('\n')) {
-                true => "; a field goes over several lines: is its closing `\"` missing?",
-                false => "",
+            let quote = if row.iter().any(|field| field.contains('\n')) {
+                "; a field goes over several lines: is its closing `\"` missing?"
+            } else {
+                ""
             };
             let path = path.display();
             let error = format!("{path}:{line}: {found} fields; {of} has {wanted} columns{quote}");

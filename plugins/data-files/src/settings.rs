@@ -223,9 +223,10 @@ impl Files {
                 None => {}
             }
         }
-        match self.classes.is_some() && classes.count() < 2 {
-            true => Err("`classes` must name at least two".into()),
-            false => Ok(()),
+        if self.classes.is_some() && classes.count() < 2 {
+            Err("`classes` must name at least two".into())
+        } else {
+            Ok(())
         }
     }
 

@@ -166,9 +166,10 @@ impl WrongRows {
             format!("{place}{sign}{mistake}{elsewhere}")
         };
         let all: Vec<String> = self.first.iter().map(said).collect();
-        match all.is_empty() {
-            true => Ok(()),
-            false => bail!("{}{more}", all.join("; ")),
+        if all.is_empty() {
+            Ok(())
+        } else {
+            bail!("{}{more}", all.join("; "))
         }
     }
 }

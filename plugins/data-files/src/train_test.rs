@@ -23,9 +23,10 @@ pub(crate) fn labelled(
     };
     let own = all(own, "training")?;
     let no_test = tested.is_empty();
-    let tested = match no_test {
-        true => own.pick(&[]),
-        false => all(tested, "test")?,
+    let tested = if no_test {
+        own.pick(&[])
+    } else {
+        all(tested, "test")?
     };
     ensure!(no_test || !tested.of.is_empty(), "there are no test {rows}");
     let (shape, other) = (own.inputs.shape(), tested.inputs.shape());
@@ -125,9 +126,10 @@ pub(crate) fn with_inferred(files: &Files, mut rows: Rows, notes: Notes) -> Rows
     let mut shared = BTreeMap::new();
     for (first, again) in same(&both, files.format.of_many_rows()) {
         let (path, other) = (both[first].display(), both[again].display());
-        let name = match both[first] == both[again] {
-            true => path.to_string(),
-            false => format!("{path}, which is {other} too,"),
+        let name = if both[first] == both[again] {
+            path.to_string()
+        } else {
+            format!("{path}, which is {other} too,")
         };
         match (first < own.len(), again < own.len()) {
             (_, true) => shared.insert(

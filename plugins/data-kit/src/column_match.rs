@@ -34,9 +34,10 @@ pub fn shortened(how: &str) -> String {
 /// How two columns are read: [`shortened`], unless both would then look alike.
 pub fn told_apart(a: &str, b: &str) -> [String; 2] {
     let short = [shortened(a), shortened(b)];
-    match a != b && short[0] == short[1] {
-        true => [a.into(), b.into()],
-        false => short,
+    if a != b && short[0] == short[1] {
+        [a.into(), b.into()]
+    } else {
+        short
     }
 }
 

@@ -33,9 +33,10 @@ impl Download {
     /// If it cannot be read or written, is damaged, or its size or hash is another one; says both
     /// what it has and what is due.
     pub fn unpack(&self, packed: impl Read, out: &mut dyn Write) -> Result<()> {
-        match self.file.ends_with(".gz") {
-            true => self.copy(MultiGzDecoder::new(packed), out).context("gzip"),
-            false => self.copy(packed, out),
+        if self.file.ends_with(".gz") {
+            self.copy(MultiGzDecoder::new(packed), out).context("gzip")
+        } else {
+            self.copy(packed, out)
         }
     }
 

@@ -114,9 +114,10 @@ impl<'a> Folder<'a> {
             [] => String::new(),
             names => format!(". Sets that need no files: {}", names.join(", ")),
         };
-        let fetch = match self.fetched {
-            true => format!("`fl data get {}` fetches it. Or get", self.set),
-            false => "Get".into(),
+        let fetch = if self.fetched {
+            format!("`fl data get {}` fetches it. Or get", self.set)
+        } else {
+            "Get".into()
         };
         format!(
             "data set `{}`: there is no {} (plain, .gz or .xz). {fetch} {}, put its files ({}) into {}, or say with \

@@ -73,9 +73,10 @@ impl Phrases {
                 let mut letter = first;
                 data.push((first + 1) as f32);
                 for _ in 1..self.length {
-                    letter = match draws.uniform() < self.noise {
-                        true => draws.below(self.letters),
-                        false => (letter + step) % self.letters,
+                    letter = if draws.uniform() < self.noise {
+                        draws.below(self.letters)
+                    } else {
+                        (letter + step) % self.letters
                     };
                     data.push((letter + 1) as f32);
                 }

@@ -116,9 +116,10 @@ impl Objects {
             each.map(|(area, best)| *area as f64 / all * dice(best))
                 .sum::<f64>()
         };
-        Some(match self.truth.is_empty() || self.prediction.is_empty() {
-            true => nothing,
-            false => 0.5 * (mean(&self.truth, &of_truth) + mean(&self.prediction, &of_prediction)),
+        Some(if self.truth.is_empty() || self.prediction.is_empty() {
+            nothing
+        } else {
+            0.5 * (mean(&self.truth, &of_truth) + mean(&self.prediction, &of_prediction))
         })
     }
 
@@ -182,9 +183,10 @@ impl Objects {
             return Vec::new();
         }
         let turned = rows > columns;
-        let weights = match turned {
-            false => Matrix::from_fn(rows, columns, |(t, p)| weight(t, p)),
-            true => Matrix::from_fn(columns, rows, |(p, t)| weight(t, p)),
+        let weights = if !turned {
+            Matrix::from_fn(rows, columns, |(t, p)| weight(t, p))
+        } else {
+            Matrix::from_fn(columns, rows, |(p, t)| weight(t, p))
         };
         let (_, chosen) = kuhn_munkres(&weights);
         let pairs = chosen.into_iter().enumerate();

@@ -68,15 +68,14 @@ impl Aggregator for AgnosticMean {
         let new: Vec<ClientId> = new.collect();
         self.admit(&new);
         let weights: Vec<f64> = senders.clone().map(|id| self.clients[&id][0]).collect();
-        let mean = match weights.iter().any(|weight| *weight > 0.0) {
-            true => inbox.weighted_mean(&weights, &*round.exec),
+        let mean = if weights.iter().any(|weight| *weight > 0.0) {
+            inbox.weighted_mean(&weights, &*round.exec)
+        } else {
             // no client with a weight above 0 has answered
-            false => {
-                let sent: &Params = round
-                    .sent()
-                    .context("it needs the parameters sent to clients")?;
-                sent.clone()
-            }
+            let sent: &Params = round
+                .sent()
+                .context("it needs the parameters sent to clients")?;
+            sent.clone()
         };
         for (id, loss) in senders.zip(inbox.training_losses()?) {
             self.clients.entry(id).and_modify(|[_, last]| *last = loss);

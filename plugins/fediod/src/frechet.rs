@@ -21,9 +21,10 @@ impl Inception {
     pub fn add(&mut self, p: ArrayView2<'_, f64>) {
         self.inputs += p.nrows();
         self.entropies += p.rows().into_iter().map(entropy).sum::<f64>();
-        self.sum = match self.sum.is_empty() {
-            true => p.sum_axis(Axis(0)),
-            false => &self.sum + &p.sum_axis(Axis(0)),
+        self.sum = if self.sum.is_empty() {
+            p.sum_axis(Axis(0))
+        } else {
+            &self.sum + &p.sum_axis(Axis(0))
         };
     }
 

@@ -43,9 +43,10 @@ impl Answers {
     pub(crate) fn joined(&self) -> Result<Logits> {
         let (scores, odds) = (self.scores.view(), self.odds.view().insert_axis(Axis(1)));
         let rows = (0..scores.nrows() as u32).collect();
-        let all = match self.odds.is_empty() {
-            true => scores.to_owned(),
-            false => concatenate(Axis(1), &[scores, odds])?,
+        let all = if self.odds.is_empty() {
+            scores.to_owned()
+        } else {
+            concatenate(Axis(1), &[scores, odds])?
         };
         Ok(Logits::new(rows, all))
     }

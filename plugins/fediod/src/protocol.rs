@@ -123,9 +123,10 @@ impl Protocol for GenerateAndDistill {
                 ensure!(found == due, Problem::Shape(text()));
                 known.counts.insert(from, mail.body.counts.to_vec());
             }
-            match self.evaluate_clients {
-                true => server.evaluate_clients(round, &TEACHER),
-                false => Ok(()),
+            if self.evaluate_clients {
+                server.evaluate_clients(round, &TEACHER)
+            } else {
+                Ok(())
             }
         })?;
         let mut last = None;
@@ -160,9 +161,10 @@ impl Protocol for GenerateAndDistill {
             }
             report.record(server, round, self)?;
             last = Some(round.stream.child("picture", 0));
-            match warming {
-                true => Ok(()),
-                false => server.evaluate(round, &STUDENT),
+            if warming {
+                Ok(())
+            } else {
+                server.evaluate(round, &STUDENT)
             }
         })?;
         // a budget can end the rounds early, and a resumed run has its picture already
@@ -258,9 +260,12 @@ impl GenerateAndDistill {
             }
             Batch::OfMaps(_, whose) => {
                 let sent = trained.iter().map(|id| {
-                    let of = whose.iter().map(|(whose, row)| match whose == id {
-                        true => *row,
-                        false => ImagesOfMaps::ANOTHERS,
+                    let of = whose.iter().map(|(whose, row)| {
+                        if whose == id {
+                            *row
+                        } else {
+                            ImagesOfMaps::ANOTHERS
+                        }
                     });
                     let values = values.clone();
                     (
@@ -292,9 +297,10 @@ impl GenerateAndDistill {
                 let real = *mail.body.real.first().with_context(text)?;
                 // the discriminator does not judge this input, so there is no loss against it
                 let odds = mail.body.odds.indexed_iter().map(|(at, odds)| {
-                    match made.judged_by(from, at) {
-                        true => f64::from(*odds),
-                        false => f64::NEG_INFINITY,
+                    if made.judged_by(from, at) {
+                        f64::from(*odds)
+                    } else {
+                        f64::NEG_INFINITY
                     }
                 });
                 answers.odds.push(odds.collect());
@@ -320,13 +326,12 @@ impl GenerateAndDistill {
         shown: &BatchWithAnswers<'_>,
         warming: bool,
     ) -> Result<Array2<f64>> {
-        match self.terms.mimic > 0.0 && !warming {
-            true => {
-                let classes = server.task().kind.classes();
-                let scores = wide(&server.model(&STUDENT)?.predict(shown.made.inputs())?);
-                Ok(by_pixel(classes, scores.view()))
-            }
-            false => Ok(Array2::zeros((0, 0))),
+        if self.terms.mimic > 0.0 && !warming {
+            let classes = server.task().kind.classes();
+            let scores = wide(&server.model(&STUDENT)?.predict(shown.made.inputs())?);
+            Ok(by_pixel(classes, scores.view()))
+        } else {
+            Ok(Array2::zeros((0, 0)))
         }
     }
 
@@ -412,18 +417,18 @@ impl GenerateAndDistill {
         &self,
         exchange: Declared<'p, D, U>,
     ) -> Declared<'p, D, U> {
-        match self.discriminates() {
-            true => exchange.partly_if(true),
-            false => exchange.learnt_through(&dp_sgd::SLOT),
+        if self.discriminates() {
+            exchange.partly_if(true)
+        } else {
+            exchange.learnt_through(&dp_sgd::SLOT)
         }
     }
 
     fn train(&self, client: &mut Client) -> Result<ClassCounts> {
-        match client.has(&dp_sgd::SLOT) {
-            true => dp_sgd::train(client, &TEACHER, self.sampling.as_ref(), (&self.local, 1.0))?,
-            false => {
-                client.fit_own(&TEACHER, &self.local.pass(Loss::CrossEntropy))?;
-            }
+        if client.has(&dp_sgd::SLOT) {
+            dp_sgd::train(client, &TEACHER, self.sampling.as_ref(), (&self.local, 1.0))?
+        } else {
+            client.fit_own(&TEACHER, &self.local.pass(Loss::CrossEntropy))?;
         }
         let counts = match self.counted() {
             SentCounts::Classes => client.own().class_counts(),
@@ -491,9 +496,10 @@ impl GenerateAndDistill {
             wanted.odds.len() == if self.discriminates() { x.len() } else { 0 },
             Problem::Shape("slopes by odds of another batch".into())
         );
-        let judged = match self.discriminates() {
-            true => Some(self.judged(client, &made, &client.stream("real"))?),
-            false => None,
+        let judged = if self.discriminates() {
+            Some(self.judged(client, &made, &client.stream("real"))?)
+        } else {
+            None
         };
         if let Some(DiscriminatorBatch {
             rows, made: shown, ..

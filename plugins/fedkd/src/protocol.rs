@@ -277,9 +277,10 @@ impl Protocol for OneShotDistill {
         let mut targets = Vec::<(Look, Logits)>::new();
         server.once("teachers", &mut targets, |server, _, round| {
             server.collect(round, &TRAIN, |_| &Nothing)?;
-            match self.evaluate_clients {
-                true => server.evaluate_clients(round, &TEACHER),
-                false => Ok(()),
+            if self.evaluate_clients {
+                server.evaluate_clients(round, &TEACHER)
+            } else {
+                Ok(())
             }
         })?;
         server.rounds(&mut targets, |server, targets, round| {

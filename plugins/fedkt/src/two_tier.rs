@@ -358,9 +358,10 @@ impl Protocol for TwoTierVote {
                 let close = server.collect_from(round, &CLOSE, &parties, |_| &Nothing)?;
                 s.close = close.iter().map(|m| m.body.value() as u32).max();
             }
-            match self.evaluate_clients {
-                true => server.evaluate_clients(round, &STUDENT),
-                false => Ok(()),
+            if self.evaluate_clients {
+                server.evaluate_clients(round, &STUDENT)
+            } else {
+                Ok(())
             }
         })?;
         server.once("votes", &mut s, |server, s, round| {

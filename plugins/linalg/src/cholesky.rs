@@ -61,9 +61,10 @@ mod backend {
 
     pub(super) fn factor(a: Array2<f64>) -> Result<Factor, usize> {
         let n = a.nrows();
-        let mut a = match a.is_standard_layout() {
-            true => a,
-            false => a.as_standard_layout().into_owned(),
+        let mut a = if a.is_standard_layout() {
+            a
+        } else {
+            a.as_standard_layout().into_owned()
         };
         for from in (0..n).step_by(BLOCK) {
             let to = (from + BLOCK).min(n);

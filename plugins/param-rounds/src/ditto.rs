@@ -48,9 +48,10 @@ impl RoundRule for Ditto {
             .own
             .as_ref()
             .map_or(slot.clone(), |own| own.needs(slot));
-        match self.lambda > 0.0 {
-            true => own.needs(Ability::GradientTerms),
-            false => own,
+        if self.lambda > 0.0 {
+            own.needs(Ability::GradientTerms)
+        } else {
+            own
         }
     }
 

@@ -79,9 +79,10 @@ impl RoundRule for FedAmp {
     }
 
     fn model(&self, slot: SlotSpec) -> SlotSpec {
-        match self.lambda > 0.0 {
-            true => slot.needs(Ability::GradientTerms),
-            false => slot,
+        if self.lambda > 0.0 {
+            slot.needs(Ability::GradientTerms)
+        } else {
+            slot
         }
     }
 

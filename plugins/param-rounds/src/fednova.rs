@@ -85,9 +85,10 @@ impl RoundRule for FedNova {
     }
 
     fn model(&self, slot: SlotSpec) -> SlotSpec {
-        match self.momentum == 0.0 {
-            true => slot.needs(Ability::EqualSteps),
-            false => slot,
+        if self.momentum == 0.0 {
+            slot.needs(Ability::EqualSteps)
+        } else {
+            slot
         }
     }
 
@@ -122,10 +123,10 @@ impl FedNova {
         ensure!(
             plain == (self.momentum == 0.0),
             "parts.model: its steps {}; `momentum` of FedNova must be that of its optimiser",
-            match plain {
-                true => "are plain gradient descent, and `momentum` is above 0",
-                false =>
-                    "are not all one learning rate times the gradient (momentum, Adam or a rate that changes), and `momentum` is 0",
+            if plain {
+                "are plain gradient descent, and `momentum` is above 0"
+            } else {
+                "are not all one learning rate times the gradient (momentum, Adam or a rate that changes), and `momentum` is 0"
             }
         );
         let train = |client: &mut Client, examples: &_| {
@@ -133,13 +134,12 @@ impl FedNova {
         };
         let examples = learnt(client)?;
         let trained = train(client, &examples)?;
-        let proximal = match self.mu > 0.0 {
-            true => {
-                let lr = client.parametric(&MODEL)?.step_size();
-                let rate = family.settings.local.rate(client.round_number());
-                rate * self.mu * lr.context("parts.model: FedNova with `mu` needs the learning rate, and this trainer has none; use plain gradient descent")?
-            }
-            false => 0.0,
+        let proximal = if self.mu > 0.0 {
+            let lr = client.parametric(&MODEL)?.step_size();
+            let rate = family.settings.local.rate(client.round_number());
+            rate * self.mu * lr.context("parts.model: FedNova with `mu` needs the learning rate, and this trainer has none; use plain gradient descent")?
+        } else {
+            0.0
         };
         let length = length(trained.steps, self.momentum, proximal);
         let honest = trained.params;
@@ -148,9 +148,8 @@ impl FedNova {
         })?;
         let buffers = client.parametric(&MODEL)?.buffers();
         Ok(Normalised {
-            change: global.step(&sent, &buffers, |x, y| match length > 0.0 {
-                true => (y - x) / length,
-                false => 0.0,
+            change: global.step(&sent, &buffers, |x, y| {
+                if length > 0.0 { (y - x) / length } else { 0.0 }
             })?,
             length: Scalar::new(length as f32),
         })

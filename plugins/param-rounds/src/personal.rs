@@ -136,9 +136,10 @@ impl<'p> Family<'p> {
             return server.evaluate_clients_with(round, &MODEL, shared);
         }
         server.evaluate(round, &MODEL)?;
-        match self.personal {
-            true => server.evaluate_clients(round, &MODEL),
-            false => Ok(()),
+        if self.personal {
+            server.evaluate_clients(round, &MODEL)
+        } else {
+            Ok(())
         }
     }
 

@@ -267,17 +267,19 @@ impl<R: RoundRule> Protocol for Rounds<R> {
         let model = family.settings.local.needs(model);
         let tune = family.settings.tune.iter();
         let model = tune.fold(model, |model, training| training.needs(model));
-        let model = match rule.mu() > 0.0 {
-            true => model.needs(Ability::GradientTerms),
-            false => model,
+        let model = if rule.mu() > 0.0 {
+            model.needs(Ability::GradientTerms)
+        } else {
+            model
         };
         let model = match family.settings.sampling {
             Some(_) => model.needs(Ability::ExampleGradients),
             None => model,
         };
-        let loss = match family.begins() {
-            true => LOSS.answered_by(move |client, sent| family.own_loss(client, sent)),
-            false => LOSS.is_loss_of(&MODEL),
+        let loss = if family.begins() {
+            LOSS.answered_by(move |client, sent| family.own_loss(client, sent))
+        } else {
+            LOSS.is_loss_of(&MODEL)
         };
         let all = Declaration::new()
             .rounds(rounds)
@@ -379,13 +381,15 @@ impl<R: RoundRule> Protocol for Rounds<R> {
     }
 
     fn suits(&self, kind: TaskKind, has: &dyn Fn(&str) -> bool) -> std::result::Result<(), String> {
-        match kind.scores_classes() {
-            true => return Ok(()),
-            false => self.settings.own.suits_without_classes()?,
+        if kind.scores_classes() {
+            return Ok(());
+        } else {
+            self.settings.own.suits_without_classes()?
         }
-        match has(&LABELS) {
-            true => Err("parts.labels changes the class of a whole input; leave it empty".into()),
-            false => Ok(()),
+        if has(&LABELS) {
+            Err("parts.labels changes the class of a whole input; leave it empty".into())
+        } else {
+            Ok(())
         }
     }
 }

@@ -56,9 +56,10 @@ impl ClippedMean {
         let away = |(x, c): (&f32, &f32)| f64::from(*x) - f64::from(*c);
         let both = || mail.body.iter().zip(self.centre.iter());
         let norm = both().map(away).map(|d| d * d).sum::<f64>().sqrt();
-        let factor = match norm > self.radius {
-            true => self.radius / norm,
-            false => 1.0,
+        let factor = if norm > self.radius {
+            self.radius / norm
+        } else {
+            1.0
         };
         let (weight, sums) = (mail.weight * factor, &mut self.sums);
         let both = mail.body.iter().zip(self.centre.iter());

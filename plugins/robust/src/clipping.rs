@@ -46,12 +46,13 @@ fn clipped(
     let long = norms.iter().filter(|norm| **norm > radius).count();
     round.record("shortened", long as f64 / norms.len() as f64);
     let shorter = |(mail, norm): (&fl_core::ClientMessage<Params>, &f64)| {
-        let body = match *norm > radius {
-            true => mail.body.zip(sent, |x, s| {
+        let body = if *norm > radius {
+            mail.body.zip(sent, |x, s| {
                 let (x, s) = (f64::from(x), f64::from(s));
                 (s + (x - s) * (radius / norm)) as f32
-            })?,
-            false => mail.body.clone(),
+            })?
+        } else {
+            mail.body.clone()
         };
         Ok((mail.weight, body))
     };

@@ -106,9 +106,10 @@ impl<'a> Grower<'a> {
             scores: field.scores,
             draws,
         };
-        let histograms = match growth.ends(0, &total) {
-            true => None,
-            false => growth.histograms(all.clone(), 0, &total),
+        let histograms = if growth.ends(0, &total) {
+            None
+        } else {
+            growth.histograms(all.clone(), 0, &total)
         };
         growth.node(all, 0, &total, histograms);
         (self.other_rows, self.other_stats) = (rows, stats);
@@ -142,9 +143,10 @@ impl<C: Criterion> Growth<'_, '_, C> {
         total: &[u64],
         histograms: Option<Vec<u64>>,
     ) -> Next {
-        let best = match self.ends(depth, total) {
-            true => None,
-            false => self.best(at.clone(), depth, total, histograms.as_deref()),
+        let best = if self.ends(depth, total) {
+            None
+        } else {
+            self.best(at.clone(), depth, total, histograms.as_deref())
         };
         let Some(best) = best else {
             self.grower.spare.extend(histograms);

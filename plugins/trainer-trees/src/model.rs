@@ -70,11 +70,12 @@ impl Grown {
             );
             for next in [split.left, split.right] {
                 let at = next.at();
-                let known = match next.is_leaf() {
-                    true => at < leaves,
+                let known = if next.is_leaf() {
+                    at < leaves
+                } else {
                     // only forwards, so that no sample loops, and from one parent only: paths that
                     // meet again would make a tree of exponential size
-                    false => at > i && at < met.len() && !std::mem::replace(&mut met[at], true),
+                    at > i && at < met.len() && !std::mem::replace(&mut met[at], true)
                 };
                 ensure!(known, "split {i} leads nowhere");
             }

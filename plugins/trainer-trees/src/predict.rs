@@ -31,9 +31,10 @@ struct Walk {
 
 impl Walk {
     fn new(tree: &Grown) -> Self {
-        let root = match tree.splits.is_empty() {
-            true => Next::leaf(0),
-            false => Next::split(0),
+        let root = if tree.splits.is_empty() {
+            Next::leaf(0)
+        } else {
+            Next::split(0)
         };
         // level by level; `row <= infinity` always
         let (mut places, mut nodes, mut levels) = (vec![root], Vec::new(), 0);
@@ -41,23 +42,22 @@ impl Walk {
             levels += 1;
             for at in nodes.len()..places.len() {
                 let place = places[at];
-                nodes.push(match place.is_leaf() {
-                    true => Node {
+                nodes.push(if place.is_leaf() {
+                    Node {
                         threshold: f32::INFINITY,
                         feature: 0,
                         next: at as u32,
                         leaf: place.at() as u32,
-                    },
-                    false => {
-                        let split = &tree.splits[place.at()];
-                        let next = places.len() as u32;
-                        places.extend([split.left, split.right]);
-                        Node {
-                            threshold: split.threshold,
-                            feature: split.feature,
-                            next,
-                            leaf: 0,
-                        }
+                    }
+                } else {
+                    let split = &tree.splits[place.at()];
+                    let next = places.len() as u32;
+                    places.extend([split.left, split.right]);
+                    Node {
+                        threshold: split.threshold,
+                        feature: split.feature,
+                        next,
+                        leaf: 0,
                     }
                 });
             }

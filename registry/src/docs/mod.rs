@@ -198,9 +198,10 @@ fn section(part: &PartDecl) -> String {
     if !part.aliases.is_empty() {
         out += "\n";
     }
-    match about.fields.is_empty() {
-        true => out += "It has no settings.\n",
-        false => out += &fields(&about.fields),
+    if about.fields.is_empty() {
+        out += "It has no settings.\n"
+    } else {
+        out += &fields(&about.fields)
     }
     let slots = (part.role == Role::Protocol)
         .then(|| example(part))

@@ -221,9 +221,10 @@ impl Protocol for Rounds {
             .slot(&COHORT)
             .slot(&AGGREGATOR)
             .slot(&PRIVACY);
-        match self.noise {
-            true => all.exchange(train.releases(&PRIVACY)),
-            false => all.exchange(train),
+        if self.noise {
+            all.exchange(train.releases(&PRIVACY))
+        } else {
+            all.exchange(train)
         }
     }
     fn lead(&self, _: &mut Server<'_>) -> Result<()> {
@@ -347,15 +348,16 @@ impl PrivacyMechanism for Noisy {
     fn price(&self, _: &Logits, cohort: &Cohort) -> Result<PrivacyEvent> {
         let all = cohort.draw == SamplingScheme::Everyone;
         ensure!(!self.drawn || !all, Problem::Lacks("fill `cohort`".into()));
-        Ok(match self.priced {
-            true => PrivacyEvent::Pure {
+        Ok(if self.priced {
+            PrivacyEvent::Pure {
                 epsilon: 1.0,
                 times: 1,
                 unit: Unit::Party,
-            },
-            false => PrivacyEvent::Unaccounted {
+            }
+        } else {
+            PrivacyEvent::Unaccounted {
                 why: "nothing bounds the scores; set `clip`".into(),
-            },
+            }
         })
     }
     fn perturb(&mut self, _: &mut Logits, _: &Cohort, _: &ReleaseNoise) -> Result<()> {

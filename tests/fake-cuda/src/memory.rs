@@ -153,9 +153,10 @@ impl Memory {
         let outside = || format!("{n} words at {address:#x} lie in no buffer");
         let buffer = self.find(address).ok_or_else(outside)?;
         let first = ((address - buffer.start) / 4) as usize;
-        match address.is_multiple_of(4) && first + n <= buffer.words.len() {
-            true => Ok((buffer, first)),
-            false => Err(outside()),
+        if address.is_multiple_of(4) && first + n <= buffer.words.len() {
+            Ok((buffer, first))
+        } else {
+            Err(outside())
         }
     }
 

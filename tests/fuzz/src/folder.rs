@@ -77,11 +77,10 @@ fn base() -> Result<Base> {
 fn collect(top: &Path, folder: &Path, files: &mut BTreeMap<PathBuf, Vec<u8>>) -> Result<()> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
-        match path.is_dir() {
-            true => collect(top, &path, files)?,
-            false => {
-                files.insert(path.strip_prefix(top)?.into(), fs::read(&path)?);
-            }
+        if path.is_dir() {
+            collect(top, &path, files)?
+        } else {
+            files.insert(path.strip_prefix(top)?.into(), fs::read(&path)?);
         }
     }
     Ok(())

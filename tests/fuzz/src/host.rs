@@ -258,9 +258,10 @@ struct Block {
 }
 
 fn block(bytes: &mut Bytes<'_>) -> Block {
-    let name = match bytes.rarely(16) {
-        true => bytes.some().to_vec(),
-        false => bytes.one(&NAMES).into(),
+    let name = if bytes.rarely(16) {
+        bytes.some().to_vec()
+    } else {
+        bytes.one(&NAMES).into()
     };
     let dtype = bytes.one(&[FL_F32, FL_F32, FL_U32, FL_U32, FL_F64, FL_U8, 7]);
     let shape: Vec<usize> = (0..bytes.byte() % 4).map(|_| bytes.of(6)).collect();
@@ -304,9 +305,10 @@ impl Block {
     fn raw(&self) -> FlTensor {
         FlTensor {
             name: borrowed(&self.name),
-            data: match self.missing {
-                true => std::ptr::null(),
-                false => self.data.as_ptr().cast(),
+            data: if self.missing {
+                std::ptr::null()
+            } else {
+                self.data.as_ptr().cast()
             },
             shape: self.shape.as_ptr(),
             strides: self.strides.as_ptr(),
@@ -356,9 +358,10 @@ pub(crate) fn calls(data: &[u8]) {
 
 fn one(table: &FlLibrary, kept: &mut Kept, bytes: &mut Bytes<'_>) {
     let (operation, usual) = bytes.one(&OPERATIONS);
-    let text = match bytes.rarely(8) {
-        true => small(bytes.some()),
-        false => usual.as_bytes(),
+    let text = if bytes.rarely(8) {
+        small(bytes.some())
+    } else {
+        usual.as_bytes()
     };
     let code = with_input(text, bytes, |input, bytes| {
         let part = match kept.parts.len() {
@@ -397,9 +400,10 @@ pub(crate) fn with_input<R>(
             from: u32::from(bytes.byte() % 4),
             classes: u32::from(bytes.byte() % 5),
             weight: bytes.one(&[1.0, 0.0, 2.0, -1.0, f64::NAN, f64::INFINITY, 1e308]),
-            class_counts: match bytes.rarely(2) {
-                true => counts.as_ptr(),
-                false => std::ptr::null(),
+            class_counts: if bytes.rarely(2) {
+                counts.as_ptr()
+            } else {
+                std::ptr::null()
             },
             tensors: tensors.as_ptr(),
             count: tensors.len(),

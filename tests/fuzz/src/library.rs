@@ -158,15 +158,19 @@ pub(crate) fn act(host: &FlHost, bytes: &mut Bytes<'_>) -> i32 {
 }
 
 fn tensor(host: &FlHost, bytes: &mut Bytes<'_>) {
-    let name = match bytes.rarely(4) {
-        true => bytes.some(),
-        false => bytes.one(&NAMES).as_bytes(),
+    let name = if bytes.rarely(4) {
+        bytes.some()
+    } else {
+        bytes.one(&NAMES).as_bytes()
     };
     let dtype = u32::from(bytes.byte() % 5);
     let shape: Vec<usize> = (0..bytes.byte() % 4)
-        .map(|_| match bytes.rarely(32) {
-            true => usize::MAX >> bytes.of(64),
-            false => bytes.of(6),
+        .map(|_| {
+            if bytes.rarely(32) {
+                usize::MAX >> bytes.of(64)
+            } else {
+                bytes.of(6)
+            }
         })
         .collect();
     // more than this is room that the host gives, but no fuzzer has

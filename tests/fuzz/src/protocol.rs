@@ -278,9 +278,10 @@ fn say(host: &FlHost, text: &[u8]) {
 fn operate(operation: u32, host: &FlHost, bytes: &mut Bytes<'_>) -> i32 {
     match operation {
         FL_DECLARE => {
-            match bytes.rarely(16) {
-                true => say(host, small(bytes.some())),
-                false => say(host, DECLARED[bytes.of(DECLARED.len())].as_bytes()),
+            if bytes.rarely(16) {
+                say(host, small(bytes.some()))
+            } else {
+                say(host, DECLARED[bytes.of(DECLARED.len())].as_bytes())
             }
             FL_OK
         }

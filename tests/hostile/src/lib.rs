@@ -276,9 +276,10 @@ impl TryFrom<(f64, bool)> for Tally {
     type Error = &'static str;
 
     fn try_from((sum, forgets): (f64, bool)) -> std::result::Result<Self, &'static str> {
-        match forgets {
-            true => Err("it forgets"),
-            false => Ok(Self { sum, forgets }),
+        if forgets {
+            Err("it forgets")
+        } else {
+            Ok(Self { sum, forgets })
         }
     }
 }

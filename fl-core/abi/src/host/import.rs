@@ -33,11 +33,10 @@ pub enum Refused {
 }
 
 fn other_version(found: u32) -> String {
-    let what = match found < FL_VERSION {
-        true => "older: rebuild the library with the current fl_plugin.h or fl-core",
-        false => {
-            "newer: use a newer fl, or rebuild the library with the fl_plugin.h or fl-core of this one"
-        }
+    let what = if found < FL_VERSION {
+        "older: rebuild the library with the current fl_plugin.h or fl-core"
+    } else {
+        "newer: use a newer fl, or rebuild the library with the fl_plugin.h or fl-core of this one"
     };
     format!("it has interface {found}, this program has {FL_VERSION}; the library is {what}")
 }

@@ -94,9 +94,10 @@ impl LoadedProtocol {
         let slots = declared.slots.iter().map(|slot| {
             let (of, name) = (library.clone(), slot.name().to_string());
             let own = move |task: &Task| of.task(&name, task).unwrap_or_else(|_| task.clone());
-            slot.spec(match slot.own_task {
-                true => TaskMap::new(own),
-                false => TaskMap::default(),
+            slot.spec(if slot.own_task {
+                TaskMap::new(own)
+            } else {
+                TaskMap::default()
             })
         });
         let slots = slots.collect::<Result<Vec<_>>>().context(who)?;

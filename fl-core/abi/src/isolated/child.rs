@@ -360,9 +360,10 @@ impl Child<'_> {
             .into_iter()
             .partition(|part| self.parts.contains(part));
         if !known.is_empty() {
-            let what = match known.contains(&part) {
-                true => "it gave itself as a new part",
-                false => "it gave a part that already exists",
+            let what = if known.contains(&part) {
+                "it gave itself as a new part"
+            } else {
+                "it gave a part that already exists"
             };
             answer.misuse.get_or_insert_with(|| what.into());
         }
@@ -376,9 +377,10 @@ impl Child<'_> {
             parts,
             ..Reply::default()
         };
-        reply.tensors = match answer.tensors.is_empty() {
-            true => answer.shared,
-            false => shared_tensors(&mut self.area, &answer.tensors)?,
+        reply.tensors = if answer.tensors.is_empty() {
+            answer.shared
+        } else {
+            shared_tensors(&mut self.area, &answer.tensors)?
         };
         Ok(reply)
     }

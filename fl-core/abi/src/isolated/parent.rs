@@ -107,9 +107,10 @@ impl IsolatedLibrary {
         host: &FlHost,
     ) -> i32 {
         // a protocol leads for long, and asks parts of the library while it does
-        let worker = match alone {
-            true => self.free_worker(),
-            false => asked.key.map_or(0, |key| usize::from(key[0])) % PROCESSES,
+        let worker = if alone {
+            self.free_worker()
+        } else {
+            asked.key.map_or(0, |key| usize::from(key[0])) % PROCESSES
         };
         let what = Operation::Create {
             index,

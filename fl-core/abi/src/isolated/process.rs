@@ -292,9 +292,10 @@ impl LibraryProcess {
         match kind {
             Some(ErrorKind::TimedOut) => {
                 let hurried = self.ends().iter().any(|end| end.hurries);
-                let (longest, after) = match hurried && LAST_CALLS < self.longest {
-                    true => (LAST_CALLS, " after the signal to stop"),
-                    false => (self.longest, ""),
+                let (longest, after) = if hurried && LAST_CALLS < self.longest {
+                    (LAST_CALLS, " after the signal to stop")
+                } else {
+                    (self.longest, "")
                 };
                 let seconds = longest.as_secs_f64();
                 format!("its process was ended: a call took longer than {seconds} seconds{after}")

@@ -274,9 +274,10 @@ impl Host<'_> {
 
     /// Gives a state, unless it is empty.
     pub(crate) fn state(&self, state: &[u8]) -> Result<()> {
-        match state.is_empty() {
-            true => Ok(()),
-            false => self.tensors(&bytes_named("state", state)),
+        if state.is_empty() {
+            Ok(())
+        } else {
+            self.tensors(&bytes_named("state", state))
         }
     }
 

@@ -127,18 +127,20 @@ fn description() -> serde_json::Value {
     kinds.sort_unstable();
     kinds.dedup();
     let speaks = parts.iter().any(|p| p.role == Role::Protocol);
-    let own: Vec<&MessageType> = match speaks {
+    let own: Vec<&MessageType> = if speaks {
         // what its exchanges carry depends on its settings
-        true => message_types(),
-        false => kinds.into_iter().filter_map(message_type).collect(),
+        message_types()
+    } else {
+        kinds.into_iter().filter_map(message_type).collect()
     };
     let own = own.into_iter();
     let own = own.filter(|of| !of.is_of_core() && (speaks || !of.columns.is_empty()));
     let messages: Vec<_> = own.map(MessageDecl::from).collect();
     let parts: Vec<_> = parts.into_iter().map(described).collect();
-    match messages.is_empty() {
-        true => json!({ "parts": parts }),
-        false => json!({ "messages": messages, "parts": parts }),
+    if messages.is_empty() {
+        json!({ "parts": parts })
+    } else {
+        json!({ "messages": messages, "parts": parts })
     }
 }
 

@@ -64,9 +64,10 @@ fn sane(message: &dyn AnyMessage) -> Result<()> {
         View::F64(a) => a.iter().all(|x| x.is_finite()),
         View::U32(_) | View::U8(_) | View::I64(_) | View::Bits(_) => true,
     });
-    match fine {
-        true => message.check_content(),
-        false => message::check(message),
+    if fine {
+        message.check_content()
+    } else {
+        message::check(message)
     }
 }
 
@@ -163,9 +164,10 @@ fn same_outline(first: &dyn AnyMessage, out: &dyn AnyMessage) -> Result<()> {
             // without lists of views, which would be a tenth of the cost of a short call
             let alike = a.keys().eq(b.keys());
             let mut both = a.values().zip(b.values());
-            match alike && both.all(|(a, b)| a.shape() == b.shape()) {
-                true => Ok(()),
-                false => like(first, out),
+            if alike && both.all(|(a, b)| a.shape() == b.shape()) {
+                Ok(())
+            } else {
+                like(first, out)
             }
         }
         _ if scores(first) && scores(out) => like(first, out),
@@ -206,9 +208,10 @@ impl AnyAggregator for RemoteAggregator {
             self.remote
                 .part(FL_FOLD, &facts, Means::stream(&round.stream))
         };
-        let remote = self.remote.keep(match self.folds {
-            true => begin().map(Some),
-            false => Ok(None),
+        let remote = self.remote.keep(if self.folds {
+            begin().map(Some)
+        } else {
+            Ok(None)
         })??;
         Some(Box::new(RemoteFold {
             remote,

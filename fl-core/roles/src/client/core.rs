@@ -176,9 +176,10 @@ impl ClientCore {
 
     pub(crate) fn envelope(&mut self, needs: RequiredInputs) -> Result<Envelope> {
         let (samples, class_counts) = self.told(needs)?;
-        let training_loss = match needs.training_loss {
-            true => Some(self.trained_with_loss()? as f32),
-            false => None,
+        let training_loss = if needs.training_loss {
+            Some(self.trained_with_loss()? as f32)
+        } else {
+            None
         };
         self.ledger.extend(self.spent.iter().cloned());
         Ok(Envelope {

@@ -13,9 +13,10 @@ use ndarray::Array2;
 
 impl ClientCore {
     pub(super) fn mechanism(&mut self, slot: &str) -> Result<Option<&mut Box<dyn AnyMechanism>>> {
-        match self.store.has(slot) {
-            true => self.store.get(slot).map(Some),
-            false => Ok(None),
+        if self.store.has(slot) {
+            self.store.get(slot).map(Some)
+        } else {
+            Ok(None)
         }
     }
 
@@ -148,9 +149,10 @@ impl ClientCore {
         times: usize,
     ) -> Result<PaidRelease> {
         let released = self.past.len() + self.ledger.len() + self.spent.len();
-        let accountant = match !self.budgets.is_empty() && self.store.has("accountant") {
-            true => Some(self.store.get::<Box<dyn Accountant>>("accountant")?),
-            false => None,
+        let accountant = if !self.budgets.is_empty() && self.store.has("accountant") {
+            Some(self.store.get::<Box<dyn Accountant>>("accountant")?)
+        } else {
+            None
         };
         let accountant = accountant.map(|a| &**a);
         // a client's own draw of examples is as secret to other clients as to everyone
@@ -170,14 +172,13 @@ impl ClientCore {
         if !needs.samples && !needs.class_counts {
             return Ok((None, None));
         }
-        let (samples, classes) = match self.store.has(&COUNTS) {
-            true => self.noisy_counts()?,
-            false => {
-                let counted = self.private_sample()?;
-                let counted = counted.as_ref().unwrap_or(&self.data);
-                let classes = needs.class_counts.then(|| counted.class_counts());
-                (counted.len() as u64, classes.unwrap_or_default())
-            }
+        let (samples, classes) = if self.store.has(&COUNTS) {
+            self.noisy_counts()?
+        } else {
+            let counted = self.private_sample()?;
+            let counted = counted.as_ref().unwrap_or(&self.data);
+            let classes = needs.class_counts.then(|| counted.class_counts());
+            (counted.len() as u64, classes.unwrap_or_default())
         };
         let samples = needs.samples.then_some(samples);
         Ok((samples, needs.class_counts.then_some(classes)))

@@ -183,9 +183,10 @@ impl<'p> Declaration<'p> {
         there: bool,
         exchange: impl FnOnce() -> Declared<'p, D, U>,
     ) -> Self {
-        match there {
-            true => self.exchange(exchange()),
-            false => self,
+        if there {
+            self.exchange(exchange())
+        } else {
+            self
         }
     }
 
@@ -614,9 +615,12 @@ impl<'p, D: Message, U: Message> Declared<'p, D, U> {
     ) -> Self {
         self.slots.push(slot.spec().for_some());
         let slot = slot.name();
-        self.stage(move |client, sent, answer| match client.has(slot) {
-            true => forge(client, sent, answer),
-            false => Ok(answer),
+        self.stage(move |client, sent, answer| {
+            if client.has(slot) {
+                forge(client, sent, answer)
+            } else {
+                Ok(answer)
+            }
         })
     }
 

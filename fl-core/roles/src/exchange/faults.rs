@@ -309,9 +309,12 @@ impl Setting for IdRanges {
         }
     }
     fn write(&self) -> Value {
-        let one = |r: &RangeInclusive<u32>| match r.start() == r.end() {
-            true => Value::from(*r.start()),
-            false => format!("{}-{}", r.start(), r.end()).into(),
+        let one = |r: &RangeInclusive<u32>| {
+            if r.start() == r.end() {
+                Value::from(*r.start())
+            } else {
+                format!("{}-{}", r.start(), r.end()).into()
+            }
         };
         match self.0.as_slice() {
             [range] => one(range),

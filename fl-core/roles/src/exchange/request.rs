@@ -170,9 +170,10 @@ pub fn answer(
     client: &mut ClientState,
     question: Request<'_>,
 ) -> Result<Answer> {
-    let answer = match question.label == SAMPLES.label() {
-        true => question.answer(&SAMPLES.spec(), client, |_, _: &Nothing| Ok(Nothing)),
-        false => protocol.answer_request(client, question),
+    let answer = if question.label == SAMPLES.label() {
+        question.answer(&SAMPLES.spec(), client, |_, _: &Nothing| Ok(Nothing))
+    } else {
+        protocol.answer_request(client, question)
     };
     let ended = client.core_mut().end();
     let answer = answer?;

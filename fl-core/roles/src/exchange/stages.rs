@@ -242,9 +242,12 @@ impl Protocol for Stages {
 
     fn suits(&self, kind: TaskKind, has: &dyn Fn(&str) -> bool) -> std::result::Result<(), String> {
         self.named().try_for_each(|(stage, names)| {
-            let has = |slot: &str| match names.own.contains(slot) {
-                true => has(&of_stage(slot, names.stage)),
-                false => has(slot),
+            let has = |slot: &str| {
+                if names.own.contains(slot) {
+                    has(&of_stage(slot, names.stage))
+                } else {
+                    has(slot)
+                }
             };
             let suits = stage.protocol.suits(kind, &has);
             suits.map_err(|why| format!("stage {}: {why}", names.stage))

@@ -172,9 +172,10 @@ fn within(
     let (mut fits, mut too_many) = (0, queries);
     while too_many - fits > 1 {
         let middle = fits + (too_many - fits) / 2;
-        match budget.allows(first(middle)?.2) {
-            true => fits = middle,
-            false => too_many = middle,
+        if budget.allows(first(middle)?.2) {
+            fits = middle
+        } else {
+            too_many = middle
         }
     }
     let limit = format!(

@@ -138,12 +138,13 @@ fn disclosed(
     needs: RequiredInputs,
     releases: &dyn Fn(&str) -> bool,
 ) -> Vec<(Vec<Observer>, String)> {
-    let body = match spec.flow.open_by_before(releases) {
-        true => format!(
+    let body = if spec.flow.open_by_before(releases) {
+        format!(
             "clients answer `{}` by models that an earlier stage taught without noise",
             spec.label
-        ),
-        false => format!("clients answer `{}` without noise", spec.label),
+        )
+    } else {
+        format!("clients answer `{}` without noise", spec.label)
     };
     let envelope = spec.flow.open(releases, true);
     let beside = beside(spec.label, needs, releases).into_iter();

@@ -34,9 +34,10 @@ impl RunLedger {
     pub fn new(store: &Store, protocol: &dyn Protocol, options: &RunOptions) -> Result<Self> {
         let accounts = store.has("accountant");
         let accountant = |observer| Ok((observer, store.make("accountant", 0)?));
-        let accountants: Result<_> = match accounts {
-            true => Observer::ALL.into_iter().map(accountant).collect(),
-            false => Ok(BTreeMap::new()),
+        let accountants: Result<_> = if accounts {
+            Observer::ALL.into_iter().map(accountant).collect()
+        } else {
+            Ok(BTreeMap::new())
         };
         let mut ledger = Self {
             budgets: options.budgets.clone(),

@@ -332,10 +332,7 @@ impl Declared {
     ) -> Self {
         // without ids of samples all messages of an inbox have one shape
         let keyed = of.columns.iter().any(|c| c.name == "rows");
-        let rows = match keyed {
-            true => outline.rows(),
-            false => vec![0, 1, 2],
-        };
+        let rows = if keyed { outline.rows() } else { vec![0, 1, 2] };
         let (classes, voters) = (outline.classes(), outline.voters());
         let known = |name: &str| {
             Some(match name {

@@ -45,14 +45,14 @@ pub fn to_json(message: &dyn AnyMessage) -> Json {
     let one = |(name, view): (std::borrow::Cow<'_, str>, View<'_>)| {
         let value = match view {
             // in its shortest form: 0.1, not 0.10000000149011612
-            View::F32(a) => nested(a, &|x| match x.is_finite() {
-                true => x.to_string().parse().map_or(Json::Null, Json::Number),
-                false => word(f64::from(x)),
+            View::F32(a) => nested(a, &|x| {
+                if x.is_finite() {
+                    x.to_string().parse().map_or(Json::Null, Json::Number)
+                } else {
+                    word(f64::from(x))
+                }
             }),
-            View::F64(a) => nested(a, &|x| match x.is_finite() {
-                true => json!(x),
-                false => word(x),
-            }),
+            View::F64(a) => nested(a, &|x| if x.is_finite() { json!(x) } else { word(x) }),
             View::U32(a) => nested(a, &|x| json!(x)),
             View::U8(b) => json!(b),
             View::I64(a) => nested(a, &|x| json!(x)),
@@ -106,9 +106,10 @@ fn dtype(columns: &[Column], name: &str) -> Result<Dtype> {
     let wire = || WIRE.iter().find(|(n, _)| *n == name).map(|(_, d)| *d);
     known.or_else(wire).with_context(|| {
         let names: Vec<_> = columns.iter().map(|c| format!("`{}`", c.name)).collect();
-        match names.is_empty() {
-            true => "there are no tensors here".to_string(),
-            false => format!("there is no such tensor; there are {}", names.join(", ")),
+        if names.is_empty() {
+            "there are no tensors here".to_string()
+        } else {
+            format!("there is no such tensor; there are {}", names.join(", "))
         }
     })
 }

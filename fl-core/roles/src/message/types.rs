@@ -109,9 +109,10 @@ fn inbox<M: AnyMessage>(
 ) -> Result<Box<dyn AnyInbox>> {
     let mail = mail.into_iter().map(|m| m.try_map(|body| body.take::<M>()));
     let mail = mail.collect::<Result<Vec<_>>>()?;
-    Ok(Box::new(match checked {
-        true => Inbox::trusted(mail),
-        false => Inbox::new(mail)?,
+    Ok(Box::new(if checked {
+        Inbox::trusted(mail)
+    } else {
+        Inbox::new(mail)?
     }))
 }
 

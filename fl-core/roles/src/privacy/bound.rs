@@ -112,9 +112,10 @@ fn fixed(x: f64, after: usize, up: bool) -> String {
     let before = usize::try_from(power).unwrap_or(0) + 1;
     let (kept, more) = cut(&all, before + after, up == (x > 0.0));
     let before = before + usize::from(more);
-    let sign = match x < 0.0 && kept.iter().any(|digit| *digit != 0) {
-        true => "-",
-        false => "",
+    let sign = if x < 0.0 && kept.iter().any(|digit| *digit != 0) {
+        "-"
+    } else {
+        ""
     };
     match after {
         0 => format!("{sign}{}", text(&kept)),

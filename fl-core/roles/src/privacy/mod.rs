@@ -465,9 +465,10 @@ impl Display for Guarantee {
             // the list of participants is public: a party without data still takes part
             (Neighbours::Removed, Unit::Party) => " (with its data or with none), ",
         })?;
-        f.write_str(match self.data_dependent {
-            true => "data-dependent; ",
-            false => "data-independent; ",
+        f.write_str(if self.data_dependent {
+            "data-dependent; "
+        } else {
+            "data-independent; "
         })?;
         // a library's part may draw its noise elsewhere, so its source is unknown
         let claimed = !self.claimed_by.is_empty();
@@ -476,9 +477,10 @@ impl Display for Guarantee {
             (true, noise) => write!(f, "noise {noise}; ")?,
             (false, noise) => write!(f, "noise {noise}")?,
         }
-        match claimed {
-            true => write!(f, "as claimed by {}", self.claimed_by.join(", ")),
-            false => Ok(()),
+        if claimed {
+            write!(f, "as claimed by {}", self.claimed_by.join(", "))
+        } else {
+            Ok(())
         }
     }
 }

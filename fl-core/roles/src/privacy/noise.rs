@@ -166,18 +166,20 @@ impl NoiseDraws {
     /// Returns `x` with Laplace noise of this scale, which is above 0 and finite. System noise
     /// first moves `x` to [`grid`], towards 0, so that a bound on `x` still holds.
     pub fn laplace(&mut self, x: f64, scale: f64) -> f64 {
-        match self.exact {
-            false => x + self.draws.laplace(scale),
-            true => on_grid(x, scale, |t| discrete::laplace(&mut self.draws, t)),
+        if !self.exact {
+            x + self.draws.laplace(scale)
+        } else {
+            on_grid(x, scale, |t| discrete::laplace(&mut self.draws, t))
         }
     }
 
     /// Returns `x` with normal noise of this standard deviation, which is above 0 and finite; as
     /// [`NoiseDraws::laplace`].
     pub fn gaussian(&mut self, x: f64, sigma: f64) -> f64 {
-        match self.exact {
-            false => x + sigma * self.draws.normal(),
-            true => on_grid(x, sigma, |t| discrete::gaussian(&mut self.draws, t)),
+        if !self.exact {
+            x + sigma * self.draws.normal()
+        } else {
+            on_grid(x, sigma, |t| discrete::gaussian(&mut self.draws, t))
         }
     }
 
@@ -232,9 +234,10 @@ pub const LEAST_CLIP: f64 = 1e-30;
 /// to it.
 pub fn at_most(bound: f64) -> f32 {
     let near = bound as f32;
-    match f64::from(near) > bound {
-        true => near.next_down(),
-        false => near,
+    if f64::from(near) > bound {
+        near.next_down()
+    } else {
+        near
     }
 }
 

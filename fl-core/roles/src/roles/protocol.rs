@@ -58,9 +58,10 @@ pub trait Protocol: Send + Sync {
         kind: TaskKind,
         _has: &dyn Fn(&str) -> bool,
     ) -> std::result::Result<(), String> {
-        match kind.scores_classes() {
-            true => Ok(()),
-            false => Err("it takes each number of a model's output for the score of a class of the whole input".into()),
+        if kind.scores_classes() {
+            Ok(())
+        } else {
+            Err("it takes each number of a model's output for the score of a class of the whole input".into())
         }
     }
 

@@ -127,9 +127,10 @@ impl Collector {
         // the client has released it, so the cost counts even if the answer is dropped
         self.spent.push((from, envelope.spent.clone()));
         let mut body = body.open_as(self.up)?;
-        let mut weight = match self.needs.samples {
-            true => envelope.samples.map_or(f64::NAN, |n| n as f64),
-            false => 1.0,
+        let mut weight = if self.needs.samples {
+            envelope.samples.map_or(f64::NAN, |n| n as f64)
+        } else {
+            1.0
         };
         if let Some(fate) = fate {
             if let Some(silence) = fate.silence() {

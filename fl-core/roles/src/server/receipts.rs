@@ -218,9 +218,10 @@ impl<'a> StepLog<'a> {
 
     /// The digest of a message, for a receipt; empty if it is withheld.
     pub fn digest(&self, of: &dyn AnyMessage) -> String {
-        match self.hashes() {
-            true => hex(&message::digest(of)),
-            false => String::new(),
+        if self.hashes() {
+            hex(&message::digest(of))
+        } else {
+            String::new()
         }
     }
 

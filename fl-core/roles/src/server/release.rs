@@ -88,9 +88,10 @@ impl RunState<'_> {
     pub(crate) fn expose_models(&mut self, slot: &str) -> Result<()> {
         let (parts, slot) = (self.store.parts(), &*self.store.slot(slot));
         let own = parts.slots().iter().find(|s| s.name == slot);
-        match own.is_some_and(|s| s.through.iter().any(|t| parts.releases(t))) {
-            true => Ok(()),
-            false => self.expose(&[Observer::Readers], &shown(slot)),
+        if own.is_some_and(|s| s.through.iter().any(|t| parts.releases(t))) {
+            Ok(())
+        } else {
+            self.expose(&[Observer::Readers], &shown(slot))
         }
     }
 
@@ -107,9 +108,10 @@ impl RunState<'_> {
 
 impl Releases for RunState<'_> {
     fn clip(&mut self, slot: &str, m: &mut dyn AnyMessage) -> Result<()> {
-        match self.store.has(slot) {
-            true => self.store.get::<Box<dyn AnyMechanism>>(slot)?.clip(m),
-            false => Ok(()),
+        if self.store.has(slot) {
+            self.store.get::<Box<dyn AnyMechanism>>(slot)?.clip(m)
+        } else {
+            Ok(())
         }
     }
 

@@ -35,9 +35,10 @@ impl Trained {
     /// Returns a note if the loss still fell at the end: that of the trainings if there were
     /// several, and otherwise that of the steps.
     fn unfinished(&self, slot: &str) -> Option<String> {
-        let falls = match self.steps > self.last.steps {
-            true => self.curve.falls(),
-            false => self.last.falls,
+        let falls = if self.steps > self.last.steps {
+            self.curve.falls()
+        } else {
+            self.last.falls
         };
         let length = Length::Steps(self.steps);
         FitReport { falls, ..self.last }.unfinished(slot, length)

@@ -153,9 +153,10 @@ mod tests {
         let mut beyond = 0;
         for at in 0..300_000 {
             let (a, b): (f64, f64) = (normal(&mut ours), StandardNormal.sample(&mut theirs));
-            match a.abs() > TAIL {
-                true => assert!(close(a, b), "draw {at}: {a} for {b}"),
-                false => assert_eq!(a.to_bits(), b.to_bits(), "draw {at}"),
+            if a.abs() > TAIL {
+                assert!(close(a, b), "draw {at}: {a} for {b}")
+            } else {
+                assert_eq!(a.to_bits(), b.to_bits(), "draw {at}")
             }
             beyond += usize::from(a.abs() > TAIL);
         }

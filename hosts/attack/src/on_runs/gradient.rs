@@ -216,9 +216,10 @@ fn watch(
                 };
                 seen += 1;
                 if seen == options.update {
-                    let after = match changes.iter().any(|label| *label == question) {
-                        true => before.zip(&after, |before, change| before + change),
-                        false => Ok(after),
+                    let after = if changes.iter().any(|label| *label == question) {
+                        before.zip(&after, |before, change| before + change)
+                    } else {
+                        Ok(after)
                     };
                     crossed = after.ok().map(|answered| SentParameters {
                         sent: before,

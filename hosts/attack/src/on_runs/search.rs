@@ -22,12 +22,13 @@ pub(super) fn drawable(picture: Option<&Path>) -> Result<()> {
     let folder = path
         .parent()
         .filter(|folder| !folder.as_os_str().is_empty());
-    match folder.is_none_or(Path::is_dir) && !path.is_dir() {
-        true => Ok(()),
-        false => Err(usage(format!(
+    if folder.is_none_or(Path::is_dir) && !path.is_dir() {
+        Ok(())
+    } else {
+        Err(usage(format!(
             "--picture: {} cannot be written: it must be a file in a folder that is there",
             path.display()
-        ))),
+        )))
     }
 }
 
@@ -53,9 +54,10 @@ pub(super) fn spec_of(
     changes: &Overrides,
     catalogue: &Catalogue,
 ) -> Result<Spec<DataSpec>> {
-    let file = match path.is_dir() {
-        true => path.join("spec.yaml"),
-        false => path.into(),
+    let file = if path.is_dir() {
+        path.join("spec.yaml")
+    } else {
+        path.into()
     };
     let spec = fl_engine::read(&fl_engine::parse(&file)?.set(&changes.set), catalogue)?;
     match spec.data.split() {

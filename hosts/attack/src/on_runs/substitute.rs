@@ -124,9 +124,10 @@ pub fn attack_answers(options: &SubstituteOptions, run: &AttackRun<'_>) -> Resul
         let range = ranges(&data.test);
         let mut ask = |x: &Samples| {
             let scores = client.predict(x)?;
-            Ok(match heard.kind == Votes::KIND {
-                true => one_hot(&scores),
-                false => softmax(scores.view(), 1.0),
+            Ok(if heard.kind == Votes::KIND {
+                one_hot(&scores)
+            } else {
+                softmax(scores.view(), 1.0)
             })
         };
         searching((turns(queries) as u32, 0.0), run, &asked, |_, tell| {
@@ -142,16 +143,15 @@ pub fn attack_answers(options: &SubstituteOptions, run: &AttackRun<'_>) -> Resul
     for (name, answers, mut model) in models {
         let model = model.as_mut().unwrap_or(&mut client).as_mut();
         let ours = model.predict(&data.test.samples)?;
-        let inversion = match model.differentiable().is_some() {
-            true => {
-                let whose = (name, private);
-                Some(
-                    options
-                        .how
-                        .invert(whose, model, &mut prior, &data, (run, &asked))?,
-                )
-            }
-            false => None,
+        let inversion = if model.differentiable().is_some() {
+            let whose = (name, private);
+            Some(
+                options
+                    .how
+                    .invert(whose, model, &mut prior, &data, (run, &asked))?,
+            )
+        } else {
+            None
         };
         found.push(ModelResult {
             model: name,
@@ -250,11 +250,12 @@ fn hear(
     let instead: ProtocolOverride<'_> = Box::new(overhearing);
     watched(spec, run, asked, Some(instead), |_, _, _| true)?;
     let heard = std::mem::take(&mut *heard.lock().unwrap_or_else(PoisonError::into_inner));
-    match heard.said.is_empty() {
-        false => Ok(heard),
-        true => Err(usage(format!(
+    if !heard.said.is_empty() {
+        Ok(heard)
+    } else {
+        Err(usage(format!(
             "client {client} answered nothing about public samples in this run: name another with --client"
-        ))),
+        )))
     }
 }
 

@@ -172,9 +172,10 @@ impl Query<'_> {
         }
         while most / least > 1.0001 {
             let middle = (least * most).sqrt();
-            match keeps(middle)? {
-                true => most = middle,
-                false => least = middle,
+            if keeps(middle)? {
+                most = middle
+            } else {
+                least = middle
             }
         }
         Ok(most)

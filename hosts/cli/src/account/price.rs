@@ -32,15 +32,17 @@ impl Whose {
 
 /// An option that must be above 0 and below `below`.
 pub fn number(what: &str, x: f64, below: f64) -> Result<(), Failure> {
-    let range = match below.is_finite() {
-        true => format!("above 0 and below {below}"),
-        false => "a finite number above 0".into(),
+    let range = if below.is_finite() {
+        format!("above 0 and below {below}")
+    } else {
+        "a finite number above 0".into()
     };
-    match x > 0.0 && x < below {
-        true => Ok(()),
-        false => Err(Failure::usage(format!(
+    if x > 0.0 && x < below {
+        Ok(())
+    } else {
+        Err(Failure::usage(format!(
             "--{what}: must be {range}, got {x}"
-        ))),
+        )))
     }
 }
 

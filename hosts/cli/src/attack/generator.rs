@@ -12,11 +12,12 @@ pub fn made(args: &AttackArgs<GeneratorOptions>, catalogue: &Catalogue, line: &[
     let all = attack(&args.common, catalogue, line, |run| {
         attack_generator(options, run)
     })?;
-    match args.common.json {
-        true => print(serde_json::json!({
+    if args.common.json {
+        print(serde_json::json!({
             "run": options.dir, "seed": args.common.seed, "private": all.private, "features": all.features, "found": all.found,
-        })),
-        false => print(text(&all.found, all.private, &all.features)),
+        }))
+    } else {
+        print(text(&all.found, all.private, &all.features))
     }
 }
 

@@ -14,12 +14,13 @@ pub fn gradient(
     let all = attack(&args.common, catalogue, line, |run| {
         attack_gradient(options, run)
     })?;
-    match args.common.json {
-        true => print(serde_json::json!({
+    if args.common.json {
+        print(serde_json::json!({
             "spec": options.spec, "client": options.client, "update": options.update, "seed": args.common.seed,
             "examples": all.examples, "labels": options.labels, "labels_right": all.labels_right, "attacks": all.attacks,
-        })),
-        false => print(text(options, all.examples, all.labels_right, &all.attacks)),
+        }))
+    } else {
+        print(text(options, all.examples, all.labels_right, &all.attacks))
     }
 }
 

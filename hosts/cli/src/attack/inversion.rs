@@ -26,11 +26,10 @@ pub fn inversion(args: &AttackArgs<ModelsOptions>, catalogue: &Catalogue, line: 
     let found = attack(&args.common, catalogue, line, |run| {
         attack_models(dir, model.as_deref(), how, run)
     })?;
-    match args.common.json {
-        true => {
-            print(serde_json::json!({ "run": dir, "seed": args.common.seed, "attacks": found }))
-        }
-        false => print(text(&found)),
+    if args.common.json {
+        print(serde_json::json!({ "run": dir, "seed": args.common.seed, "attacks": found }))
+    } else {
+        print(text(&found))
     }
 }
 

@@ -18,14 +18,15 @@ pub fn membership(
         attack_membership(options, run)
     })?;
     let at_most = kept.as_ref().map(|(_, bound)| *bound);
-    match args.common.json {
-        true => print(serde_json::json!({
+    if args.common.json {
+        print(serde_json::json!({
             "run": options.dir, "shadows": options.shadows, "seed": args.common.seed, "bound": at_most, "attacks": attacks,
-        })),
-        false => print(text(
+        }))
+    } else {
+        print(text(
             &attacks,
             kept.as_ref().map(|(kept, bound)| (kept, *bound)),
-        )),
+        ))
     }
 }
 

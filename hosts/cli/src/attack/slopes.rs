@@ -10,11 +10,12 @@ pub fn slopes(args: &AttackArgs<SlopesOptions>, catalogue: &Catalogue, line: &[S
     let found = attack(&args.common, catalogue, line, |run| {
         attack_slopes(options, run)
     })?;
-    match args.common.json {
-        true => print(serde_json::json!({
+    if args.common.json {
+        print(serde_json::json!({
             "spec": options.spec, "seed": args.common.seed, "attacks": found,
-        })),
-        false => print(text(&found)),
+        }))
+    } else {
+        print(text(&found))
     }
 }
 

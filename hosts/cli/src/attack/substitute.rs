@@ -15,11 +15,12 @@ pub fn substitute(
     let SubstituteFound { observed, models } = attack(&args.common, catalogue, line, |run| {
         attack_answers(options, run)
     })?;
-    match args.common.json {
-        true => print(serde_json::json!({
+    if args.common.json {
+        print(serde_json::json!({
             "spec": options.spec, "client": options.client, "seed": args.common.seed, "observed": observed, "attacks": models,
-        })),
-        false => print(table(options, observed, models)),
+        }))
+    } else {
+        print(table(options, observed, models))
     }
 }
 

@@ -11,11 +11,12 @@ use std::io::IsTerminal;
 /// Fails if there is no terminal to answer at.
 pub fn needs_a_terminal() -> Result<(), Failure> {
     let seen = std::io::stdin().is_terminal() && Term::stdout().is_term();
-    match seen && !crate::capture::keeps() {
-        true => Ok(()),
-        false => Err(Failure::usage(
+    if seen && !crate::capture::keeps() {
+        Ok(())
+    } else {
+        Err(Failure::usage(
             "--review needs a terminal; without --review fl shows the differences, and --accept=CASE accepts one",
-        )),
+        ))
     }
 }
 

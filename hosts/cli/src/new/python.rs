@@ -52,11 +52,12 @@ const TAKEN: &str = "and as assert async await break class continue def del elif
 
 /// Can a module be called so?
 pub fn check_name(name: &str) -> Result<(), Failure> {
-    match TAKEN.split_whitespace().any(|word| word == name) {
-        true => Err(Failure::usage(format!(
+    if TAKEN.split_whitespace().any(|word| word == name) {
+        Err(Failure::usage(format!(
             "a module of Python cannot be called `{name}`; try my-{name}"
-        ))),
-        false => Ok(()),
+        )))
+    } else {
+        Ok(())
     }
 }
 
@@ -68,9 +69,10 @@ pub fn files(role: Role, name: &str, option: bool) -> Result<Files, Failure> {
         )));
     };
     let source = sources[usize::from(option)];
-    let needs = match role == Role::Trainer && !option {
-        true => ", and PyTorch (`pip install torch`)",
-        false => "",
+    let needs = if role == Role::Trainer && !option {
+        ", and PyTorch (`pip install torch`)"
+    } else {
+        ""
     };
     check_name(name)?;
     let file = name.replace('-', "_");

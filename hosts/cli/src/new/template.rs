@@ -37,9 +37,10 @@ pub fn type_name(name: &str, template: &str) -> String {
     });
     let plain: String = words.collect();
     let mut words = template.split(|c: char| !c.is_alphanumeric() && c != '_');
-    match PRELUDE.contains(&plain.as_str()) || words.any(|word| word == plain) {
-        true => format!("My{plain}"),
-        false => plain,
+    if PRELUDE.contains(&plain.as_str()) || words.any(|word| word == plain) {
+        format!("My{plain}")
+    } else {
+        plain
     }
 }
 

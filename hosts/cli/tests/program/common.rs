@@ -220,10 +220,7 @@ pub fn whole(spec: &Path) -> &'static Done {
 pub fn files(folder: &Path) -> Vec<PathBuf> {
     let all = std::fs::read_dir(folder).expect("a folder");
     let all = all.map(|entry| entry.expect("an entry").path());
-    let all = all.flat_map(|at| match at.is_dir() {
-        true => files(&at),
-        false => vec![at],
-    });
+    let all = all.flat_map(|at| if at.is_dir() { files(&at) } else { vec![at] });
     let mut all: Vec<PathBuf> = all.collect();
     all.sort();
     all

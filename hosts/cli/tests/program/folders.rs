@@ -16,9 +16,10 @@ fn content(dir: &Path) -> Vec<(String, Vec<u8>)> {
     let mut all = Vec::new();
     for entry in fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();
-        match path.is_dir() {
-            true => all.extend(content(&path)),
-            false => all.push((path.display().to_string(), fs::read(path).unwrap())),
+        if path.is_dir() {
+            all.extend(content(&path))
+        } else {
+            all.push((path.display().to_string(), fs::read(path).unwrap()))
         }
     }
     all.sort();

@@ -20,9 +20,10 @@ fn write(dir: &Path, name: &str, data: &str, protocol: &str, parts: &str) {
 
 /// A run whose generator makes inputs of teachers that learnt by DP-SGD, or without privacy.
 fn maker(dir: &Path, name: &str, private: bool) {
-    let (train, parts) = match private {
-        true => (TRAIN, PRIVATE),
-        false => ("local: { epochs: 2, batch: 10 }", "ensemble: null"),
+    let (train, parts) = if private {
+        (TRAIN, PRIVATE)
+    } else {
+        ("local: { epochs: 2, batch: 10 }", "ensemble: null")
     };
     let protocol = format!(
         "use: generate-and-distill, rounds: 2, steps: 2, batch: 8, terms: {{ gan: 0, balance: 1 }}, weights: uniform, equal-weights: true, {train}"

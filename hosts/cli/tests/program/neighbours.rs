@@ -212,9 +212,12 @@ fn exact_files_of_runs_on_neighbouring_data_are_equal_where_noise_covers_the_row
     classes: [low, high], columns: { a: { number: { range: [0, 1000] } },
     b: { number: { range: [0, 1000] } } } } } } }\n";
     let of = 40..60;
-    let flipped = |text: String| match text.contains("high\n") {
-        true => text.replacen("high\n", "low\n", 1),
-        false => text.replacen("low\n", "high\n", 1),
+    let flipped = |text: String| {
+        if text.contains("high\n") {
+            text.replacen("high\n", "low\n", 1)
+        } else {
+            text.replacen("low\n", "high\n", 1)
+        }
     };
     let neighbours = [
         ("one label", flipped(rows(of.clone()))),

@@ -93,9 +93,10 @@ fn links_lead_to_what_is_there() {
         let (text, name) = (read(&page), page.display());
         for link in links(&text) {
             let (file, anchor) = link.split_once('#').unwrap_or((&link, ""));
-            let to = match file.is_empty() {
-                true => root().join(&page),
-                false => root().join(&page).parent().unwrap().join(file),
+            let to = if file.is_empty() {
+                root().join(&page)
+            } else {
+                root().join(&page).parent().unwrap().join(file)
             };
             if !to.exists() {
                 broken.push(format!("{name}: {link} is not there"));

@@ -207,16 +207,15 @@ fn what_clients_have_learnt_is_never_lost_in_silence() {
         );
         fs::remove_dir_all(dir.join(&folder).join("elsewhere/home/runs")).unwrap();
         let resume = ["run", "--resume", &folder, "--processes", "2", "--json"];
-        match remembers {
-            false => assert_eq!(json(dir, &resume)["digest"], whole["digest"], "{name}"),
-            true => {
-                let (code, error) = fails(dir, &resume);
-                let lost = "its node knows 0 of ";
-                assert!(
-                    code == 1 && error.contains(lost) && error.contains("are lost"),
-                    "{name}: {error}"
-                );
-            }
+        if !remembers {
+            assert_eq!(json(dir, &resume)["digest"], whole["digest"], "{name}")
+        } else {
+            let (code, error) = fails(dir, &resume);
+            let lost = "its node knows 0 of ";
+            assert!(
+                code == 1 && error.contains(lost) && error.contains("are lost"),
+                "{name}: {error}"
+            );
         }
     }
     // damaged is not lost, and not used either

@@ -38,9 +38,10 @@ fn rows(page: &str) -> Vec<String> {
 /// As the page writes numbers that are not whole.
 fn shown(value: &Value) -> String {
     let value = value.as_f64().unwrap();
-    match value.fract() == 0.0 {
-        true => format!("{value}"),
-        false => format!("{value:.4}"),
+    if value.fract() == 0.0 {
+        format!("{value}")
+    } else {
+        format!("{value:.4}")
     }
 }
 

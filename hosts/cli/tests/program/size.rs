@@ -108,9 +108,10 @@ fn collect(top: &Path, folder: &Path, of: &str, sizes: &mut BTreeMap<String, Siz
             .replace('\\', "/")
     };
     let here = name(folder);
-    let of = match folder.join("Cargo.toml").is_file() {
-        true => &here,
-        false => of,
+    let of = if folder.join("Cargo.toml").is_file() {
+        &here
+    } else {
+        of
     };
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();

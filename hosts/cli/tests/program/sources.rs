@@ -76,9 +76,10 @@ impl Done {
         let half = 0.500_001 * 10_f64.powi(power.parse::<i32>().unwrap() - places);
         // bounds are rounded up
         let bound = what.contains("epsilon") || what.contains("delta");
-        let right = match bound {
-            true => (0.0..=2.0 * half).contains(&(found - number)),
-            false => (found - number).abs() <= half,
+        let right = if bound {
+            (0.0..=2.0 * half).contains(&(found - number))
+        } else {
+            (found - number).abs() <= half
         };
         assert!(
             right,
@@ -554,9 +555,12 @@ fn export_says_what_the_outcomes_do(dir: &Path, runs: &[Done]) {
                 run.name
             );
             // bounds are rounded up
-            let up = |n: f64| match name.starts_with("epsilon.") && f64::from(n as f32) < n {
-                true => (n as f32).next_up(),
-                false => n as f32,
+            let up = |n: f64| {
+                if name.starts_with("epsilon.") && f64::from(n as f32) < n {
+                    (n as f32).next_up()
+                } else {
+                    n as f32
+                }
             };
             let single = number.map(up);
             assert_eq!(

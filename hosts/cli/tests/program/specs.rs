@@ -246,9 +246,10 @@ fn every_full_size_spec_is_right() {
         for spec in specs(&folder.file_name().unwrap().to_string_lossy()) {
             // the model that another run keeps is not there yet
             let from_run = fs::read_to_string(&spec).unwrap().contains("initial:");
-            let set: &[&str] = match from_run {
-                true => &["--set", "protocol.initial=null"],
-                false => &[],
+            let set: &[&str] = if from_run {
+                &["--set", "protocol.initial=null"]
+            } else {
+                &[]
             };
             let spec = spec.display().to_string();
             out(&root(), &[&["check", &spec], set].concat());

@@ -18,9 +18,12 @@ const ROLES: [(&str, &str, &str); 5] = [
 ];
 
 fn rounds(library: &Path, slot: &str, part: &str, protocol: &str) -> String {
-    let fill = |name: &str, other: &str| match name == slot {
-        true => format!("  {slot}: {part}\n"),
-        false => other.to_string(),
+    let fill = |name: &str, other: &str| {
+        if name == slot {
+            format!("  {slot}: {part}\n")
+        } else {
+            other.to_string()
+        }
     };
     let parts = [
         fill("model", "  model: { use: linear, lr: 0.1 }\n"),

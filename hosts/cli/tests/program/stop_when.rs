@@ -43,9 +43,10 @@ fn rounds_end_when_the_measure_no_longer_improves() {
     let (mut best, mut since, mut last) = (f64::NEG_INFINITY, 0, 0);
     for (round, value) in &measured {
         last = *round;
-        match *value - best >= 0.02 {
-            true => (best, since) = (*value, 0),
-            false => since += 1,
+        if *value - best >= 0.02 {
+            (best, since) = (*value, 0)
+        } else {
+            since += 1
         }
         if since == 2 {
             break;

@@ -126,9 +126,10 @@ impl History {
         let first = split(&mut draws);
         let second = another(&mut draws, &first);
         let splits = [first, second].map(|parties| (parties, chance(&mut draws, 0.15)));
-        let unit = match chance(&mut draws, 0.6) {
-            true => Unit::Party,
-            false => Unit::Example,
+        let unit = if chance(&mut draws, 0.6) {
+            Unit::Party
+        } else {
+            Unit::Example
         };
         Self {
             draws,
@@ -577,11 +578,10 @@ impl Line {
         let releases = Releases::of(&server, &clients);
         let id = self.reservation.accountant.as_ref().unwrap();
         let of = |observer| {
-            let priced = match self.unpriced.contains(&observer) {
-                true => Err("it saw something".into()),
-                false => {
-                    price(make(id).unwrap(), &releases, observer).map_err(|e| format!("{e:#}"))
-                }
+            let priced = if self.unpriced.contains(&observer) {
+                Err("it saw something".into())
+            } else {
+                price(make(id).unwrap(), &releases, observer).map_err(|e| format!("{e:#}"))
             };
             let holds = |guarantee| Guarantee {
                 after_split: self.reservation.data.dealt,
@@ -687,9 +687,10 @@ fn bounded_no_history_of_runs_reveals_more_than_is_said_of_it() {
     for history in 0..all {
         // each record is synced, which a disk takes long for
         let memory = Path::new("/dev/shm");
-        let dir = match memory.is_dir() {
-            true => tempfile::tempdir_in(memory),
-            false => tempfile::tempdir(),
+        let dir = if memory.is_dir() {
+            tempfile::tempdir_in(memory)
+        } else {
+            tempfile::tempdir()
         };
         let dir = dir.unwrap();
         let mut one = History::new(history, seed, dir.path());

@@ -18,9 +18,10 @@ fn mass(from: f64, to: f64, mean: f64) -> f64 {
     let below = |x: f64| 0.5 * libm::erfc(-x / std::f64::consts::SQRT_2);
     let (from, to) = (from - mean, to - mean);
     // the smaller tail has more digits
-    match from > 0.0 {
-        true => below(-from) - below(-to),
-        false => below(to) - below(from),
+    if from > 0.0 {
+        below(-from) - below(-to)
+    } else {
+        below(to) - below(from)
     }
 }
 
@@ -150,9 +151,10 @@ impl Loss {
         let (mut low, mut high) = (0.0, 60.0);
         while high - low > 1e-7 {
             let middle = f64::midpoint(low, high);
-            match shows(middle) {
-                true => low = middle,
-                false => high = middle,
+            if shows(middle) {
+                low = middle
+            } else {
+                high = middle
             }
         }
         low

@@ -173,9 +173,10 @@ impl Transport for Engine {
         Ok(())
     }
     fn receive(&mut self) -> Result<(ClientId, Result<Packet>)> {
-        let next = match self.backwards {
-            true => self.replies.pop_back(),
-            false => self.replies.pop_front(),
+        let next = if self.backwards {
+            self.replies.pop_back()
+        } else {
+            self.replies.pop_front()
         };
         next.ok_or_else(|| anyhow::anyhow!("nothing is on its way"))
     }

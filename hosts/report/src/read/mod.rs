@@ -112,12 +112,11 @@ impl Run {
         });
         let mut origin: Origin = whole(path, "run.json", &mut notices).unwrap_or_default();
         origin.program = program(path, !origin.resumed.is_empty());
-        let summary: Option<Summary> = match path.join("outcome.json").exists() {
-            true => whole(path, "outcome.json", &mut notices),
-            false => {
-                notices.push(not_done(path, &journal));
-                None
-            }
+        let summary: Option<Summary> = if path.join("outcome.json").exists() {
+            whole(path, "outcome.json", &mut notices)
+        } else {
+            notices.push(not_done(path, &journal));
+            None
         };
         if !origin.spec_sha256.is_empty() && origin.spec_sha256 != sha256(&spec_text) {
             notices.push("spec.yaml has changed since the run began: its SHA-256 differs from that in run.json.".into());
@@ -220,9 +219,10 @@ impl Run {
         }
         let held = self.summary.iter().flat_map(|s| s.held.keys());
         let ids: Vec<String> = held.map(u32::to_string).collect();
-        match ids.len() == each {
-            true => ids,
-            false => (1..=each).map(|n| format!("{n}.")).collect(),
+        if ids.len() == each {
+            ids
+        } else {
+            (1..=each).map(|n| format!("{n}.")).collect()
         }
     }
 

@@ -65,9 +65,10 @@ impl Origin {
 
     /// Returns model and cores of the processor; in a folder of an older fl its family.
     pub fn machine(&self) -> String {
-        match self.machine.is_empty() {
-            true => self.fact("processor"),
-            false => self.each(&self.machine, |w| &w.machine),
+        if self.machine.is_empty() {
+            self.fact("processor")
+        } else {
+            self.each(&self.machine, |w| &w.machine)
         }
     }
 

@@ -16,9 +16,10 @@ fn rounded(x: &BigRational) -> f32 {
     let (mut low, mut high) = (-most, most);
     while high - low > 1 {
         let middle = (low + high) / 2;
-        match exact(f64::from(of(middle))) <= *x {
-            true => low = middle,
-            false => high = middle,
+        if exact(f64::from(of(middle))) <= *x {
+            low = middle
+        } else {
+            high = middle
         }
     }
     let (below, above) = (of(low), of(high));

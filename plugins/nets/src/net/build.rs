@@ -443,12 +443,11 @@ impl Builder {
         let size = vec![out, channels, kernel, kernel];
         volume(&size, 0)?;
         let start = Start::FanIn(windows.taps());
-        let (weight, bias) = match bias {
-            true => {
-                let [weight, bias] = self.weight_and_bias(name, size, start)?;
-                (weight, Some(bias))
-            }
-            false => (self.tensor(name, "weight", size, start, true)?, None),
+        let (weight, bias) = if bias {
+            let [weight, bias] = self.weight_and_bias(name, size, start)?;
+            (weight, Some(bias))
+        } else {
+            (self.tensor(name, "weight", size, start, true)?, None)
         };
         Ok(Op::Conv {
             shape: windows,

@@ -318,12 +318,12 @@ impl Net {
     /// inputs are not texts.
     pub fn padding(&self, x: &[f32], rows: usize) -> Vec<usize> {
         let padding = |words: &[f32]| words.iter().rev().take_while(|n| **n == 0.0).count();
-        match self.takes_words() {
-            true => x
-                .chunks_exact((x.len() / rows.max(1)).max(1))
+        if self.takes_words() {
+            x.chunks_exact((x.len() / rows.max(1)).max(1))
                 .map(padding)
-                .collect(),
-            false => vec![0; rows],
+                .collect()
+        } else {
+            vec![0; rows]
         }
     }
 

@@ -213,9 +213,10 @@ fn vgg(groups: &[&[usize]]) -> Vec<Layer> {
 
 /// Returns the normalisation of a network of this name.
 fn norm(name: &str) -> Layer {
-    match name.ends_with("-gn") {
-        true => Layer::GroupNorm(2),
-        false => Layer::BatchNorm,
+    if name.ends_with("-gn") {
+        Layer::GroupNorm(2)
+    } else {
+        Layer::BatchNorm
     }
 }
 

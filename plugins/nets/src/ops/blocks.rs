@@ -57,9 +57,10 @@ impl<'a> Blocks<'a> {
         let straight = alone(b.by_column, k * n) + turn(m * k, a.by_column);
         let turned = alone(a.by_row, m * k) + turn(k * n, b.by_row) + m * n;
         let (block, turned) = (block.min(k), turned < straight);
-        let (size, rows, columns, to) = match turned {
-            false => ([m, k, n], a, b, [n, 1]),
-            true => ([n, k, m], b.transposed(), a.transposed(), [1, n]),
+        let (size, rows, columns, to) = if !turned {
+            ([m, k, n], a, b, [n, 1])
+        } else {
+            ([n, k, m], b.transposed(), a.transposed(), [1, n])
         };
         Self {
             size,
@@ -309,9 +310,10 @@ impl Sweep for Blocks<'_> {
         // some rows at a time, which stay in a cache while all panels of a group pass
         let tall = (ROWS / k).clamp(1, MANY).next_multiple_of(TALL * TALLEST);
         let tall = tall.min(m);
-        let group = match tall < m {
-            true => (PANELS / (k * wide)).max(1) * wide,
-            false => wide,
+        let group = if tall < m {
+            (PANELS / (k * wide)).max(1) * wide
+        } else {
+            wide
         };
         let group = group.min(n.next_multiple_of(W::WIDTH));
         let mut chains = Buffer::any(tall.next_multiple_of(TALL) * wide);

@@ -167,9 +167,10 @@ impl Grid {
             let (y, rows) = along(height, ends[0], phase / grid.phases);
             let (x, columns) = along(width, ends[1], phase % grid.phases);
             // rows without a gap are one row
-            let size = match columns == grid.ld && columns == width && rows > 0 {
-                true => [1, rows * columns, 1],
-                false => [rows, columns, stride],
+            let size = if columns == grid.ld && columns == width && rows > 0 {
+                [1, rows * columns, 1]
+            } else {
+                [rows, columns, stride]
             };
             Block {
                 phase,

@@ -160,9 +160,12 @@ pub fn concat(record: &mut Record, a: &Value, b: &Value) -> Value {
 /// Returns the factors of `n` numbers: 0 with probability `p`, else `1 / (1 - p)`.
 pub fn dropout_mask(n: usize, p: f32, draws: &mut Draws) -> Vec<f32> {
     let keep = 1.0 / (1.0 - p);
-    let mut one = || match draws.uniform() < f64::from(p) {
-        true => 0.0,
-        false => keep,
+    let mut one = || {
+        if draws.uniform() < f64::from(p) {
+            0.0
+        } else {
+            keep
+        }
     };
     (0..n).map(|_| one()).collect()
 }

@@ -170,16 +170,14 @@ impl Product<'_> {
                 _ => (self.a.at(0, at), &self.b.values[at * self.b.by_row..]),
             };
             let line = &line[..m * n];
-            match at == 0 && !self.add {
-                true => self
-                    .out
+            if at == 0 && !self.add {
+                self.out
                     .iter_mut()
                     .zip(line)
-                    .for_each(|(out, y)| *out = x * y),
-                false => {
-                    for (out, y) in self.out.iter_mut().zip(line) {
-                        *out = machine.fused(x, *y, *out);
-                    }
+                    .for_each(|(out, y)| *out = x * y)
+            } else {
+                for (out, y) in self.out.iter_mut().zip(line) {
+                    *out = machine.fused(x, *y, *out);
                 }
             }
         }

@@ -99,13 +99,12 @@ pub fn lstm(
         let from_output = matrix(&weights.data[by_output.clone()], units);
         for at in (0..positions).rev() {
             let after = at + 1;
-            match after < positions {
-                true => {
-                    let after = position(&by_gates, positions, gate_width, after);
-                    let size = [rows, gate_width, units];
-                    product_as(as_rows, size, &after, &from_output, &mut by_out, false);
-                }
-                false => by_out.fill(0.0),
+            if after < positions {
+                let after = position(&by_gates, positions, gate_width, after);
+                let size = [rows, gate_width, units];
+                product_as(as_rows, size, &after, &from_output, &mut by_out, false);
+            } else {
+                by_out.fill(0.0)
             }
             for row in 0..rows {
                 let place = row * positions + at;

@@ -188,9 +188,10 @@ fn compare_op(queue: &Queue, kernels: Kernels, case: &Case, op: Op, train: bool)
         case,
         &|record, x, weights| {
             let buffers = &mut statistics.clone();
-            let mut mode = match train {
-                true => Mode::Train(buffers, &stream),
-                false => Mode::Evaluate(buffers),
+            let mut mode = if train {
+                Mode::Train(buffers, &stream)
+            } else {
+                Mode::Evaluate(buffers)
             };
             net::run(&ops, record, x.clone(), weights, &mut mode, &padding)
         },

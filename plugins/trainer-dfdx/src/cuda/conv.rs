@@ -41,13 +41,14 @@ fn channels_of_places(
     let [some, at_once, weights] = WIDE;
     let grid = [places.div_ceil(at_once), channels.div_ceil(some)];
     let wide = grid[0] * grid[1] >= BLOCKS && area <= weights && grid[1] <= 65535;
-    match wide {
-        true => queue.launch(
+    if wide {
+        queue.launch(
             kernel[1],
             [int(grid[0])? as u32, int(grid[1])? as u32],
             arguments,
-        ),
-        false => queue.each(kernel[0], places * channels.div_ceil(4), arguments),
+        )
+    } else {
+        queue.each(kernel[0], places * channels.div_ceil(4), arguments)
     }
 }
 

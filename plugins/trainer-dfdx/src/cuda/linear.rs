@@ -111,9 +111,10 @@ pub fn product(
         ];
         int(m * n)?;
         // small products get small blocks, so that a card has enough of them
-        let (kernel, side) = match m.min(n) >= 64 {
-            true => ("product_wide", 64),
-            false => ("product_blocks", 16),
+        let (kernel, side) = if m.min(n) >= 64 {
+            ("product_wide", 64)
+        } else {
+            ("product_blocks", 16)
         };
         let grid = [n, m].map(|size| (size as u32).div_ceil(side));
         if grid[1] <= 65535 {

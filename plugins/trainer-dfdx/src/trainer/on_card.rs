@@ -60,18 +60,22 @@ impl Dfdx {
         let Some(queue) = self.queue()? else {
             return Ok(None);
         };
-        let set = match self.augmenter.is_empty() {
-            true => self.set(queue, x)?,
-            false => None,
+        let set = if self.augmenter.is_empty() {
+            self.set(queue, x)?
+        } else {
+            None
         };
         // losses of other parts may wait for another model, so these models meet nobody
         let own = pass.auxiliary.is_none() && pass.feature_loss.is_none();
         let small = x.width().saturating_mul(pass.batch).max(self.net.weights()) <= SMALL;
         let kind = || format!("{:?} {}", self.net.ops(), pass.batch);
         let (numbers, n) = (self.numbers.of(&self.net), self.net.weights());
-        let moment = |values: &[f32]| match values.is_empty() {
-            true => queue.zeros(n),
-            false => queue.upload(values),
+        let moment = |values: &[f32]| {
+            if values.is_empty() {
+                queue.zeros(n)
+            } else {
+                queue.upload(values)
+            }
         };
         let state = &self.optimiser.state;
         let proximal = plan.proximal.as_ref();
@@ -216,9 +220,10 @@ impl Dfdx {
     /// Returns the data set of these samples on a card; `None` if it is not there, or its rows are
     /// words, which the host reads too.
     fn set(&self, queue: &Queue, x: &Samples) -> Result<Option<Set>> {
-        match self.net.takes_words() {
-            true => Ok(None),
-            false => Set::of(queue, x.inputs()),
+        if self.net.takes_words() {
+            Ok(None)
+        } else {
+            Set::of(queue, x.inputs())
         }
     }
 
@@ -287,9 +292,10 @@ impl Dfdx {
     ) -> Result<Array2<f32>> {
         let set = self.set(queue, x)?;
         let (weights, buffers) = self.frozen_on_card(queue)?;
-        let width = match features {
-            true => self.net.features_width(),
-            false => self.task.kind.outputs(),
+        let width = if features {
+            self.net.features_width()
+        } else {
+            self.task.kind.outputs()
         };
         let mut out = Vec::with_capacity(x.len() * width);
         let all: Vec<usize> = (0..x.len()).collect();
@@ -304,9 +310,10 @@ impl Dfdx {
                 train: None,
                 inputs: &inputs,
             };
-            let made = match features {
-                true => pass.features(&self.net, batch)?,
-                false => pass.scores(&self.net, batch)?,
+            let made = if features {
+                pass.features(&self.net, batch)?
+            } else {
+                pass.scores(&self.net, batch)?
             };
             out.extend(queue.download(&made.data, 0, made.data.len())?);
         }

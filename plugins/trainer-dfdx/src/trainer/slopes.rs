@@ -143,9 +143,10 @@ impl Dfdx {
     /// Returns a gradient, laid out as the weights, by name; 0 for buffers.
     fn gradient_of(&self, sums: &[f64]) -> Result<Params> {
         let entry = |e: &Entry| {
-            let values = match e.trainable {
-                true => sums[e.range.clone()].iter().map(|g| *g as f32).collect(),
-                false => vec![0.0; e.range.len()],
+            let values = if e.trainable {
+                sums[e.range.clone()].iter().map(|g| *g as f32).collect()
+            } else {
+                vec![0.0; e.range.len()]
             };
             let tensor = ArrayD::from_shape_vec(IxDyn(&e.shape), values)?;
             Ok((e.name.clone(), tensor))

@@ -753,9 +753,12 @@ fn weighted((net, input): (&str, &[usize]), n: usize) -> (Dfdx, Array2<f32>, Vec
         TaskKind::Classes(4),
     );
     let (mut draws, width) = (Stream::root(2).draws(), input.iter().product());
-    let x = Array2::from_shape_simple_fn((n, width), || match net.contains("embedding") {
-        true => draws.below(21) as f32,
-        false => draws.normal() as f32,
+    let x = Array2::from_shape_simple_fn((n, width), || {
+        if net.contains("embedding") {
+            draws.below(21) as f32
+        } else {
+            draws.normal() as f32
+        }
     });
     let classes = (0..n).map(|at| (at % 4) as u32).collect();
     (model, x, classes)

@@ -99,9 +99,10 @@ fn told(model: &Trees<Tree>, x: &Array2<f32>, y: &[u32], of: usize) -> String {
     }
     let tree = &model.model().trees[0];
     let rows: Vec<usize> = (0..y.len()).collect();
-    let root = match tree.splits.is_empty() {
-        true => crate::model::Next::leaf(0),
-        false => crate::model::Next::split(0),
+    let root = if tree.splits.is_empty() {
+        crate::model::Next::leaf(0)
+    } else {
+        crate::model::Next::split(0)
     };
     walk(tree, root, &rows, x, y, of)
 }

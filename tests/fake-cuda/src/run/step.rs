@@ -111,17 +111,19 @@ impl Run<'_> {
                 let places = w
                     .v64(from[0])
                     .map(|at| at.wrapping_add(offset as u64) as usize);
-                let words = match wide {
-                    true => places.map(|at| word(self.parameters, at)),
-                    false => places.map(|at| word(self.parameters, at).map(|v| v & 0xffff_ffff)),
+                let words = if wide {
+                    places.map(|at| word(self.parameters, at))
+                } else {
+                    places.map(|at| word(self.parameters, at).map(|v| v & 0xffff_ffff))
                 };
                 if (0..32).any(|l| on >> l & 1 == 1 && words[l].is_none()) {
                     return Err("reads behind the last parameter".into());
                 }
                 let words = words.map(Option::unwrap_or_default);
-                match wide {
-                    true => w.put64(to, on, words),
-                    false => w.put32(to, on, words.map(|v| v as u32)),
+                if wide {
+                    w.put64(to, on, words)
+                } else {
+                    w.put32(to, on, words.map(|v| v as u32))
                 }
             }
             Op::Load { shared, offset } => {
@@ -150,9 +152,10 @@ impl Run<'_> {
                 let more = matches!(ins.op, Op::MadWide { .. });
                 let c = if more { w.v64(from[2]) } else { [0; 32] };
                 let one = |l: usize| {
-                    let product = match signed {
-                        true => (i64::from(a[l] as i32) * i64::from(b[l] as i32)) as u64,
-                        false => u64::from(a[l]) * u64::from(b[l]),
+                    let product = if signed {
+                        (i64::from(a[l] as i32) * i64::from(b[l] as i32)) as u64
+                    } else {
+                        u64::from(a[l]) * u64::from(b[l])
                     };
                     product.wrapping_add(c[l])
                 };
@@ -237,9 +240,12 @@ impl Run<'_> {
             Op::DoubleMul => w.double(ins, on, |a, b| a * b),
             Op::DoubleDiv => w.double(ins, on, |a, b| a / b),
             Op::Widen { signed } => {
-                let widen = |v: u32| match signed {
-                    true => i64::from(v as i32) as u64,
-                    false => u64::from(v),
+                let widen = |v: u32| {
+                    if signed {
+                        i64::from(v as i32) as u64
+                    } else {
+                        u64::from(v)
+                    }
                 };
                 w.put64(to, on, w.v32(from[0]).map(widen));
             }

@@ -50,9 +50,10 @@ struct Dots<'a> {
 impl Sweep for Dots<'_> {
     #[inline(always)]
     fn sweep<E: Machine, W: Strip>(self, eights: E, widest: W) {
-        match self.out.len() > self.offsets.len() {
-            true => self.on(eights, widest),
-            false => self.on(eights, eights),
+        if self.out.len() > self.offsets.len() {
+            self.on(eights, widest)
+        } else {
+            self.on(eights, eights)
         }
     }
 }
@@ -93,13 +94,12 @@ impl Dots<'_> {
             let (sample, first) = (at / count, at % count * each);
             for r in 0..each {
                 let to = to.as_chunks_mut::<LANES>().0[r..].iter_mut().step_by(each);
-                match first + r < rows {
-                    true => {
-                        let from = sample * a.sample + (first + r) * a.ld;
-                        let from = a.values[from..][..n].as_chunks().0;
-                        to.zip(from).for_each(|(to, x)| *to = *x);
-                    }
-                    false => to.for_each(|to| *to = [0.0; LANES]),
+                if first + r < rows {
+                    let from = sample * a.sample + (first + r) * a.ld;
+                    let from = a.values[from..][..n].as_chunks().0;
+                    to.zip(from).for_each(|(to, x)| *to = *x);
+                } else {
+                    to.for_each(|to| *to = [0.0; LANES])
                 }
             }
         }
@@ -204,9 +204,10 @@ mod tests {
                     n,
                     out: &mut same,
                 };
-                match plain {
-                    true => work.sweep(Plain, Plain),
-                    false => sweep_eights(work),
+                if plain {
+                    work.sweep(Plain, Plain)
+                } else {
+                    sweep_eights(work)
                 }
                 assert_eq!(same, dots, "{rows} {taps} {n}");
             }

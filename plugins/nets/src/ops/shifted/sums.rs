@@ -50,13 +50,14 @@ impl Lines {
 
     /// Returns the same lines, joined where nothing lies between them.
     fn joined(self) -> Self {
-        match self.step == self.width {
-            true => Self {
+        if self.step == self.width {
+            Self {
                 count: 1,
                 width: self.span(),
                 step: self.span(),
-            },
-            false => self,
+            }
+        } else {
+            self
         }
     }
 
@@ -219,9 +220,10 @@ impl<'a> Sums<'a> {
         sink: Sink<'a>,
     ) -> Self {
         let whole = lines.are_whole();
-        let row = match whole {
-            true => lines.count * lines.width,
-            false => round_up(lines.span()),
+        let row = if whole {
+            lines.count * lines.width
+        } else {
+            round_up(lines.span())
         };
         assert!(
             offsets.len() == weights.taps
@@ -229,13 +231,14 @@ impl<'a> Sums<'a> {
                 && sink.out.len() >= (weights.rows.max(1) - 1) * sink.ld + row,
             "misshapen buffers"
         );
-        let lines = match whole {
-            true => lines.joined(),
-            false => Lines {
+        let lines = if whole {
+            lines.joined()
+        } else {
+            Lines {
                 count: 1,
                 width: row,
                 step: row,
-            },
+            }
         };
         Self {
             weights,

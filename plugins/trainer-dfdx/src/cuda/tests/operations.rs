@@ -183,9 +183,10 @@ fn exact_batch_normalisation() {
                 &|r, x, w| {
                     let mut all = first.clone();
                     let (mean, variance) = all.split_at_mut(channels);
-                    let statistics = match of_batch {
-                        true => ops::Statistics::Batch { mean, variance },
-                        false => ops::Statistics::Running { mean, variance },
+                    let statistics = if of_batch {
+                        ops::Statistics::Batch { mean, variance }
+                    } else {
+                        ops::Statistics::Running { mean, variance }
                     };
                     let y = ops::batch_norm(r, x, w, affine.clone(), statistics, relu).unwrap();
                     moved.borrow_mut()[0] = all;
@@ -220,9 +221,10 @@ fn exact_normalisation_of_samples() {
         };
         let all = shape.iter().product::<usize>();
         // layer normalisation, then groups of one or more channels
-        let (groups, n) = match at < 60 || all == shape[0] {
-            true => (1, all),
-            false => ([1, shape[0]][at % 2], shape[0]),
+        let (groups, n) = if at < 60 || all == shape[0] {
+            (1, all)
+        } else {
+            ([1, shape[0]][at % 2], shape[0])
         };
         let case = Case::new(up_to(9, d), &shape, 2 * n, d);
         same(
