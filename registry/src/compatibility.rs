@@ -174,7 +174,7 @@ impl<'f> CompatibilityCheck<'f> {
                 ),
                 Ability::GradientTerms if !model.takes_gradient_terms() => (
                     "its gradients take no proximal term, no offset and no clipping".to_string(),
-                    "use a neural or linear trainer, or settings without `mu`, `clip` and their like",
+                    "use a neural or linear trainer, settings without `mu`, `clip` and their like, or say `takes_gradient_terms` if its training follows them",
                 ),
                 Ability::Loss(loss) if !model.learns(*loss) => (
                     format!("it cannot minimise the loss {loss}"),

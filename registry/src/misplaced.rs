@@ -49,19 +49,26 @@ impl Checker<'_> {
             };
             let theirs = name.to_lowercase().replace('_', "-");
             let ours = WORDS.iter().find(|(word, _)| *word == theirs);
-            let name = ours.map_or(&name[..], |(_, ours)| ours);
             let in_slots = mistake.path.contains(&Step::Key("parts".into()));
-            let mut found = Vec::new();
-            for (place, part) in parts.iter().take(MOST) {
-                let paths = setting_paths(&(part.describe)().group(), name);
-                found.extend(paths.iter().map(|path| format!("`{place}.{path}`")));
-                let slots = example(part).map_or(Vec::new(), |protocol| protocol.slots());
-                if !in_slots && slots.iter().any(|slot| slot.name == name) {
-                    found.push(format!("`parts.{name}`"));
+            let places = |name: &str| {
+                let mut found = Vec::new();
+                for (place, part) in parts.iter().take(MOST) {
+                    let paths = setting_paths(&(part.describe)().group(), name);
+                    found.extend(paths.iter().map(|path| format!("`{place}.{path}`")));
+                    let slots = example(part).map_or(Vec::new(), |protocol| protocol.slots());
+                    if !in_slots && slots.iter().any(|slot| slot.name == name) {
+                        found.push(format!("`parts.{name}`"));
+                    }
                 }
+                let of_data = setting_paths(data, name);
+                found.extend(of_data.iter().map(|path| format!("`data.{path}`")));
+                found
+            };
+            // a part may have the very word
+            let mut found = places(name);
+            if let Some((_, ours)) = ours.filter(|_| found.is_empty()) {
+                found = places(ours);
             }
-            let of_data = setting_paths(data, name);
-            found.extend(of_data.iter().map(|path| format!("`data.{path}`")));
             found.truncate(SHOWN);
             if !found.is_empty() {
                 mistake.text += &format!("; there is {}", found.join(" and "));

@@ -107,7 +107,7 @@ digests() {
       --set protocol.rounds=1 --set protocol.distil.steps=2
     return $wrong
   fi
-  # FedKD first, because the issue names it
+  # FedKD first, as it is the largest; next-letter has an LSTM, which no card computes
   all=$(grep -l "use: dfdx," specs/quick/*.yaml | grep -v -e /fedkd.yaml -e /next-letter.yaml)
   for spec in specs/quick/fedkd.yaml $all; do
     both "$(basename "$spec" .yaml)" "$spec"

@@ -1,4 +1,4 @@
-//! A million vote histograms x 32 moments: the issue asks for less than a second, whatever the
+//! A million vote histograms x 32 moments: less than a second is wanted, whatever the
 //! histograms.
 #![allow(missing_docs, reason = "criterion makes the functions")]
 use criterion::{Criterion, criterion_group, criterion_main};

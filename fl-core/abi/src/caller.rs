@@ -1,9 +1,9 @@
 //! A call: a part, an operation, a text and messages; back come a text and tensors.
 //!
 //! [`Caller`] is a part that is elsewhere: a library's, in this process or in one of its own
-//! (`PartHandle`), or one of the program's, which a library calls in the
-//! middle of a call (`library/link.rs`). [`Callee`] is a part that is here. Each role has both in one
-//! file of `roles/`.
+//! (`PartHandle`), or one of the program's, which a library calls in the middle of a call
+//! (`library/link.rs`). [`Callee`] is a part that is here. Each role has both in one file of
+//! `roles/`.
 
 use super::context_json::LogEventText;
 use super::data_sets::KnownSets;

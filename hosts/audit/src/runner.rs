@@ -117,6 +117,8 @@ impl Runner<'_> {
         let dir = Folder::New(folder.path().join("run"));
         match fl_engine::execute(self.spec, data.clone(), dir, options) {
             Ok(outcome) if outcome.stopped.is_some() => Ok(None),
+            // a call that the signal ended says nothing about the data
+            Err(_) if stop.load(Ordering::Relaxed) => Ok(None),
             Err(error) if error.chain().any(|e| e.is::<std::io::Error>()) => Err(error),
             outcome => Ok(Some((folder, outcome))),
         }

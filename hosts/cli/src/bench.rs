@@ -330,7 +330,7 @@ pub(crate) fn seconds_of_step(
     let size = (batch, task.width());
     let values = Array2::from_shape_simple_fn(size, || {
         if words {
-            draws.below(1000) as f32 + 1.0
+            draws.below(80) as f32 + 1.0
         } else {
             draws.normal() as f32
         }

@@ -494,7 +494,7 @@ fn dispatch(cli: Cli, command: &[String], more: &[&'static PartDecl]) -> Done {
             let known: Vec<&str> = pages.keys().map(String::as_str).collect();
             let known = known.join(", ");
             let unknown = || format!("no page is called `{page}`; known: {known}");
-            let text = anyhow::Context::with_context(pages.get(&page), unknown)?;
+            let text = pages.get(&page).ok_or_else(|| Failure::usage(unknown()))?;
             print(text.trim_end())
         }
         Command::Schema { study, cases, .. } => {

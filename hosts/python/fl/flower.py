@@ -323,6 +323,9 @@ def _trained(
     sent = {name: array for name, array in arrays.items() if name in names or array.dtype.kind == "f"}
     said = _metrics(content)
     samples, loss = said.pop("num-examples", None), said.pop("train_loss", said.pop("train-loss", None))
+    for what, value in (("num-examples", samples), ("train_loss", loss)):
+        if isinstance(value, list):
+            raise plain_client.Wrong(f"`{what}` must be one number, got a list")
     if samples is not None and not (float(samples).is_integer() and 0 <= samples < 2**63):
         raise plain_client.Wrong(f"`num-examples` must be a whole number of examples, got {samples!r}")
     try:

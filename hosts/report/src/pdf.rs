@@ -15,8 +15,14 @@ const FONT: Name = Name(b"F");
 /// Returns a picture of [`super::picture_files`] as a PDF of one page and of the same size.
 ///
 /// # Errors
-/// The character of a text that Helvetica does not have.
+/// The character of a text that Helvetica, or XML, does not have.
 pub(crate) fn pdf(svg: &str) -> Result<Vec<u8>, char> {
+    let beyond_xml = |c: &char| {
+        (c.is_control() && !"\t\n\r".contains(*c)) || matches!(c, '\u{fffe}' | '\u{ffff}')
+    };
+    if let Some(c) = svg.chars().find(beyond_xml) {
+        return Err(c);
+    }
     let document = Document::parse(svg).expect("this crate made the picture");
     let root = document.root_element();
     let mut canvas = Canvas {

@@ -187,12 +187,14 @@ impl TableBuilder<'_> {
         };
         let all = (0..self.table.rows.len()).flat_map(|row| self.runs(row, across));
         let alone = all.filter_map(done).filter(|(_, run)| is_alone(run));
-        let alone: BTreeMap<u64, &Run> = alone.collect();
+        let alone: Vec<(u64, &Run)> = alone.collect();
         let runs = self.runs(row, across).iter().filter_map(done);
         let beside = runs
             .filter(|(_, run)| !is_alone(run))
             .filter_map(|(seed, run)| {
-                let found = worse_than_alone(alone.get(&seed)?, run).ok()?;
+                // rows of `solo` on other data do not fit
+                let mut of_seed = alone.iter().filter(|(other, _)| *other == seed);
+                let found = of_seed.find_map(|(_, alone)| worse_than_alone(alone, run).ok())?;
                 Some((seed, found.first()?.numbers()[number]))
             });
         beside.collect()

@@ -59,7 +59,10 @@ fn a_row_of_a_user_can_have_a_number() {
         Labels::Numbers(numbers) => numbers.of().iter().copied().collect::<Vec<f32>>(),
         other => panic!("{other:?}"),
     };
-    assert_eq!(numbers(&data.clients[0]), [0.0, 28.5]);
+    // all rows of the set, user by user
+    let all = [0.0, 28.5, 16.0, 0.0, 28.5, 16.0];
+    assert_eq!(numbers(&data.clients[0]), all);
+    assert_eq!(sizes(&data), [2, 1, 2, 1]);
     assert_eq!(numbers(&data.test), [0.0]);
 }
 

@@ -129,10 +129,14 @@ pub(crate) fn unread<'s>(
             Source::Pair(Pair { inputs, labels }) => vec![inputs.into(), labels.into()],
         };
         named_folders.extend(named.into_iter().filter(|path| path.is_dir()));
-        for file in source.files(format) {
-            folders.extend(file.parent().map(Path::to_path_buf));
-            read.insert(file);
-        }
+        let inputs = source.inputs(format);
+        folders.extend(
+            inputs
+                .iter()
+                .filter_map(|file| file.parent())
+                .map(Path::to_path_buf),
+        );
+        read.extend(source.files(format));
     }
     folders.extend(named_folders.iter().cloned());
     let all = folders.iter().flat_map(|folder| entries(folder));

@@ -8,8 +8,8 @@ settings! {
     /// `nearest-neighbour-mixing` does, but judges nearness by count sketches of `columns` numbers
     /// (SketchGuard's screening; Rangwala et al. 2025). Squared distances are right on average, with
     /// a relative standard deviation of at most `sqrt(2 / columns)`. The server draws the sketch
-    /// after all answers are there, so no client can hide in what it drops. Distances cost
-    /// `n^2 columns` and not `n^2` times the model. Needs `n >= 2 f + 1`.
+    /// after all answers are there, so only a client that knows the run's seed could hide in what
+    /// it drops. Distances cost `n^2 columns` and not `n^2` times the model. Needs `n >= 2 f + 1`.
     pub struct Sketching {
         /// Share of the clients that may be bad: `f = floor(byzantine-share * n)`.
         byzantine_share: f64 = 0.2, in 0.0..0.5;

@@ -68,7 +68,7 @@ fn what_parts_cannot_do_is_told_where_they_stand() {
             "mine.yaml:9:19  parts.privacy (privacy mechanism `noisy`): its release has no price in accountant `pure`: nothing bounds the scores; set `clip`",
             "mine.yaml:11:17  parts.pupil (trainer `able`): it cannot minimise the loss of the labels, cross-entropy, which protocol `picky` needs with these settings: use another trainer, or name this loss in what it `learns` if its training minimises it",
             "mine.yaml:11:17  parts.pupil (trainer `able`): it learns no class probabilities (it learns classes only), which protocol `picky` needs with these settings: use a neural or linear trainer",
-            "mine.yaml:11:17  parts.pupil (trainer `able`): its gradients take no proximal term, no offset and no clipping, which protocol `picky` needs with these settings: use a neural or linear trainer, or settings without `mu`, `clip` and their like",
+            "mine.yaml:11:17  parts.pupil (trainer `able`): its gradients take no proximal term, no offset and no clipping, which protocol `picky` needs with these settings: use a neural or linear trainer, settings without `mu`, `clip` and their like, or say `takes_gradient_terms` if its training follows them",
             "mine.yaml:11:17  parts.pupil (trainer `able`): it shows no linear last layer",
             "mine.yaml:11:17  parts.pupil (trainer `able`): it has no layers before the last one that a loss on features could train, which protocol `picky` needs with these settings: use `dfdx` with a layer before `outputs`, or a network of PyTorch",
         ],

@@ -42,7 +42,7 @@ pub(crate) fn put_before(
     let lacks = lacks.into_iter().find(|(lacks, _)| *lacks);
     ensure!(
         lacks.is_none(),
-        "the aggregator needs {}, and after this step no message is one client's: use another aggregator, or leave this step out",
+        "the aggregator needs {}, and a step before it hands on messages without their senders: use another aggregator, or leave this step out",
         lacks.map_or("", |(_, what)| what)
     );
     Ok(<dyn AnyAggregator>::of(Preceded { step, rule }))

@@ -90,9 +90,12 @@ fn a_method_is_found_as_papers_write_it() {
     let d = tempfile::tempdir().unwrap();
     let readme = fs::read_to_string(root().join("README.md")).unwrap();
     let (_, list) = readme.split_once("their papers' numbers**:").unwrap();
-    let (list, _) = list.split_once("\n  and robust means").unwrap();
-    let names: Vec<&str> = list.split([',', ';']).map(str::trim).collect();
-    let names: Vec<&str> = names.into_iter().filter(|name| !name.is_empty()).collect();
+    let (list, _) = list.split_once(';').unwrap();
+    let list = list.split_whitespace().collect::<Vec<_>>().join(" ");
+    let names = list
+        .split(", ")
+        .map(|name| name.split(" (").next().unwrap());
+    let names: Vec<&str> = names.collect();
     assert!(names.len() > 30, "{names:?}");
     for name in names {
         let text = out(d.path(), &["inspect", name]);

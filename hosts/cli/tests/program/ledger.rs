@@ -282,6 +282,7 @@ fn an_older_copy_of_the_ledger_is_found_by_runs_that_know_a_newer_one() {
     fs::remove_file(dir.join("l.head")).unwrap();
     let (_, error) = fails(dir, &["run", "--resume", "r"]);
     assert!(error.contains("there is no ledger at"), "{error}");
+    fs::remove_file(dir.join("l.key")).unwrap();
     out(dir, &["ledger", "init", "l"]);
     let (_, error) = fails(dir, &["run", "--resume", "r"]);
     assert!(
@@ -756,8 +757,9 @@ fn a_limit_lets_a_run_end_whose_own_budget_is_against_another_observer() {
     assert_eq!(ran["rounds"], 8, "{ran}");
     // a budget against readers bounds no other observer
     let tight = ["--set", "budget={epsilon: 1, against: readers}"];
-    fs::remove_file(dir.join("l")).unwrap();
-    fs::remove_file(dir.join("l.head")).unwrap();
+    for file in ["l", "l.head", "l.key"] {
+        fs::remove_file(dir.join(file)).unwrap();
+    }
     out(dir, &["ledger", "init", "l"]);
     let plan = json(dir, &[&["plan", "s.yaml", "--json"], &tight[..]].concat());
     let after = &plan["ledger"]["after"];

@@ -46,9 +46,9 @@ fn shell(dir: &Path, script: &str) -> String {
 
 #[test]
 #[cfg(target_os = "linux")]
-fn the_transcript_in_the_readme_works() {
-    let readme = fs::read_to_string(common::root().join("plugins/README.md")).unwrap();
-    let transcript = readme.split("```console\n").nth(1).unwrap();
+fn the_transcript_of_a_loaded_part_works() {
+    let page = fs::read_to_string(common::root().join("plugins/LOADED.md")).unwrap();
+    let transcript = page.split("```console\n").nth(1).unwrap();
     let transcript = transcript.split("```").next().unwrap();
     let dir = tempfile::tempdir().unwrap();
     let (commands, answers): (Vec<&str>, Vec<&str>) =

@@ -419,7 +419,7 @@ parts: {{ model: {{ use: linear }}, aggregator: {{ use: mean, weigh: uniform }}{
         fine(&run("", name, spec(noise, private)));
         let refused = run(budget, &format!("{name}-after"), spec("system", mechanism));
         let error = String::from_utf8(refused.stderr).unwrap();
-        let why = "cannot be guaranteed: an answer of an earlier run had no price: ";
+        let why = "cannot be guaranteed: an answer of an earlier run had no price";
         assert!(error.contains(why), "{error}");
         assert!(!refused.status.success());
         // without a budget it takes part as before

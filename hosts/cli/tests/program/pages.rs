@@ -423,10 +423,8 @@ fn exact_pictures_of_tutorials_are_what_their_study_draws() {
         let mut made = made.map(|file| file.unwrap().path());
         let start = format!("tutorials-{name}-");
         let made = made.find(|path| {
-            path.file_name()
-                .unwrap()
-                .to_string_lossy()
-                .starts_with(&start)
+            let name = path.file_name().unwrap().to_string_lossy();
+            name.starts_with(&start) && name.ends_with(".svg")
         });
         let made = fs::read_to_string(made.expect(&start)).unwrap();
         let kept = root().join(BOOK).join(&picture);

@@ -13,12 +13,17 @@ fn run(dir: &Path, spec: &str, to: &str, more: &[&str]) -> Value {
     json(dir, &[&["run", spec, "--json", "--out", to], more].concat())
 }
 
-/// The processes that this one has begun.
+/// The processes that this one has begun, from any thread.
 #[cfg(target_os = "linux")]
 fn children(of: u32) -> Vec<String> {
-    let list = format!("/proc/{of}/task/{of}/children");
-    let list = fs::read_to_string(list).unwrap_or_default();
-    list.split_whitespace().map(String::from).collect()
+    let threads = fs::read_dir(format!("/proc/{of}/task"));
+    let threads = threads.into_iter().flatten().flatten();
+    let of_thread = |thread: fs::DirEntry| fs::read_to_string(thread.path().join("children")).ok();
+    let lists: Vec<String> = threads.filter_map(of_thread).collect();
+    lists
+        .iter()
+        .flat_map(|list| list.split_whitespace().map(String::from))
+        .collect()
 }
 
 fn signal(which: &str, id: &str) {

@@ -25,7 +25,7 @@ fn every_set_reads_back_and_knows_its_task() {
         assert_eq!(facts.files.is_empty(), facts.folder.is_empty());
         with_defaults += 1;
     }
-    assert_eq!(with_defaults, 15);
+    assert_eq!(with_defaults, 16);
     let text = format!("{:#}", SetSpec::named("minst").unwrap_err());
     assert!(text.contains("did you mean `mnist`?"), "{text}");
 }

@@ -85,15 +85,16 @@ pub const NAMES: [(&str, &str); 23] = [
     ),
     (
         "lstm-shakespeare",
-        "Embeddings of 8 numbers, two LSTM layers of 256 units, the last output (McMahan et al. 2017), with LEAF's 80 characters: LEAF's 817,872 parameters. McMahan's 866,578 are what 258 symbols and peephole connections come to",
+        "Embeddings of 8 numbers, two LSTM layers of 256 units, the last output (McMahan et al. 2017) with LEAF's 80 characters: 817,872 parameters. McMahan et al. print 866,578, which 258 symbols and peephole connections would come to",
     ),
 ];
 
 /// Returns the input that a known network is described with: MNIST's image, CIFAR's, or a text of
-/// 200 words.
+/// 200 words or 80 characters.
 pub(super) fn usual_input(name: &str) -> &'static [usize] {
     match name {
         "text-cnn" => &[200],
+        "lstm-shakespeare" => &[80],
         "unet" | "cnn-niid" => &[3, 32, 32],
         name if name.starts_with("resnet") || name.starts_with("vgg") => &[3, 32, 32],
         _ => &[1, 28, 28],
