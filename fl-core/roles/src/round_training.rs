@@ -107,10 +107,7 @@ impl RoundTraining {
     /// Returns the slot of a model that trains in this way.
     pub fn needs(&self, slot: SlotSpec) -> SlotSpec {
         let slot = self.shared.needs(slot);
-        match self.own.rate {
-            Some(_) => slot.needs(Ability::ScaledRate),
-            None => slot,
-        }
+        slot.needs_if(self.own.rate.is_some(), Ability::ScaledRate)
     }
 
     /// Returns what is wrong with the rates of so many rounds; `setting` is where they stand.

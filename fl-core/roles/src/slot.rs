@@ -310,6 +310,10 @@ impl SlotSpec {
         }
         self
     }
+    /// As [`SlotSpec::needs`], if `needed`.
+    pub fn needs_if(self, needed: bool, ability: Ability) -> Self {
+        if needed { self.needs(ability) } else { self }
+    }
     /// Requires models with parameters, the same for all clients, because they are sent and
     /// combined.
     pub fn shared_parameters(mut self) -> Self {

@@ -53,10 +53,7 @@ impl Training {
 
     /// Returns the slot of a model that trains in this way.
     pub fn needs(&self, slot: SlotSpec) -> SlotSpec {
-        match self.clip {
-            Some(_) => slot.needs(Ability::GradientTerms),
-            None => slot,
-        }
+        slot.needs_if(self.clip.is_some(), Ability::GradientTerms)
     }
 
     /// Returns the options of a pass with this loss.

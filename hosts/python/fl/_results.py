@@ -165,9 +165,10 @@ class Results:
         return ax
 
     def worse_than(self, alone: Results) -> dict[str, dict[str, Any]]:
-        """The clients that are worse off than in `alone`, a run of `solo` with the same data and seed. By measure: how many `clients` have
-        a score in both, how many are `worse`, their share (`rate`), their mean `loss`, and `burden`, the loss over all clients."""
-        code, out, err = _fl.command(["fl", "compare", str(alone.folder), str(self.folder), "--json"])
+        """The clients that are worse off than in `alone`, a run of `solo` with the same data and
+        seed. By measure: how many `clients` have a score in both, how many are `worse`, their share
+        (`rate`), their mean `loss`, and `burden`, the loss over all clients."""
+        _, out, err = _fl.command(["fl", "compare", str(alone.folder), str(self.folder), "--json"])
         found = json.loads(out)["alone"] if out else None
         if found is None:
             raise RunError(err.strip() or f"{alone.folder} is no run of `solo` with the data and the seed of {self.folder}")

@@ -93,7 +93,7 @@ pub(crate) fn curves(run: &Run) -> Vec<Curve<'_>> {
             cost,
         });
     }
-    all.sort_by_key(|curve| !svg::is_score(curve.name));
+    all.sort_by_key(|curve| !svg::is_share(curve.name));
     all
 }
 

@@ -182,8 +182,8 @@ pub(crate) fn range(name: &str, scale: f64) -> [f64; 2] {
     }
 }
 
-/// Returns whether a measure of this name is a score between 0 and 1.
-pub(crate) fn is_score(name: &str) -> bool {
+/// Returns whether the values of a measure of this name lie between 0 and 1.
+pub(crate) fn is_share(name: &str) -> bool {
     range(name, 1.0)[0] == 0.0
 }
 

@@ -90,10 +90,7 @@ plugin!(privacy "gaussian-gradients" => GaussianGradients,
 /// Returns the slot of a model that learns a client's own data in this way, if `sampling` is given.
 pub fn learner(model: SlotSpec, sampling: Option<&Sampling>) -> SlotSpec {
     let model = model.through(&SLOT);
-    match sampling {
-        Some(_) => model.needs(Ability::ExampleGradients),
-        None => model,
-    }
+    model.needs_if(sampling.is_some(), Ability::ExampleGradients)
 }
 
 /// Declares the exchange that trains it.

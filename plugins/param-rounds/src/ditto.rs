@@ -44,15 +44,8 @@ impl RoundRule for Ditto {
     }
 
     fn model(&self, slot: SlotSpec) -> SlotSpec {
-        let own = self
-            .own
-            .as_ref()
-            .map_or(slot.clone(), |own| own.needs(slot));
-        if self.lambda > 0.0 {
-            own.needs(Ability::GradientTerms)
-        } else {
-            own
-        }
+        let own = self.own.iter().fold(slot, |slot, own| own.needs(slot));
+        own.needs_if(self.lambda > 0.0, Ability::GradientTerms)
     }
 
     fn personal(&self) -> bool {

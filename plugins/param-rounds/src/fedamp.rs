@@ -79,11 +79,7 @@ impl RoundRule for FedAmp {
     }
 
     fn model(&self, slot: SlotSpec) -> SlotSpec {
-        if self.lambda > 0.0 {
-            slot.needs(Ability::GradientTerms)
-        } else {
-            slot
-        }
+        slot.needs_if(self.lambda > 0.0, Ability::GradientTerms)
     }
 
     fn personal(&self) -> bool {

@@ -85,11 +85,7 @@ impl RoundRule for FedNova {
     }
 
     fn model(&self, slot: SlotSpec) -> SlotSpec {
-        if self.momentum == 0.0 {
-            slot.needs(Ability::EqualSteps)
-        } else {
-            slot
-        }
+        slot.needs_if(self.momentum == 0.0, Ability::EqualSteps)
     }
 
     fn mu(&self) -> f64 {

@@ -267,15 +267,9 @@ impl<R: RoundRule> Protocol for Rounds<R> {
         let model = family.settings.local.needs(model);
         let tune = family.settings.tune.iter();
         let model = tune.fold(model, |model, training| training.needs(model));
-        let model = if rule.mu() > 0.0 {
-            model.needs(Ability::GradientTerms)
-        } else {
-            model
-        };
-        let model = match family.settings.sampling {
-            Some(_) => model.needs(Ability::ExampleGradients),
-            None => model,
-        };
+        let model = model.needs_if(rule.mu() > 0.0, Ability::GradientTerms);
+        let sampled = family.settings.sampling.is_some();
+        let model = model.needs_if(sampled, Ability::ExampleGradients);
         let loss = if family.begins() {
             LOSS.answered_by(move |client, sent| family.own_loss(client, sent))
         } else {

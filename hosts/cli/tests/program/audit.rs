@@ -1,6 +1,6 @@
 //! `fl audit`: it finds planted faults without a hint, and honest claims hold.
 
-use crate::common::{fails, fl, out, quick, root, start};
+use crate::common::{fails, fl, out, quick, specs, start};
 use crate::library;
 use crate::neighbours::rows;
 use serde_json::Value;
@@ -220,12 +220,9 @@ fn honest_claims_hold_and_the_neighbour_may_be_the_users() {
 
 /// The quick specs with an accountant.
 fn accounted() -> Vec<String> {
-    let files = fs::read_dir(root().join("specs/quick")).unwrap();
-    let files = files.map(|file| file.unwrap().path());
-    let all = files.filter(|path| path.extension().is_some_and(|e| e == "yaml"));
     let accounts = |path: &PathBuf| fs::read_to_string(path).unwrap().contains("accountant:");
-    let mut found: Vec<PathBuf> = all.filter(accounts).collect();
-    found.sort();
+    let mut found = specs("quick");
+    found.retain(accounts);
     assert!(found.len() >= 8, "{found:?}");
     found.iter().map(|p| p.to_str().unwrap().into()).collect()
 }

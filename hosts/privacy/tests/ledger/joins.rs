@@ -513,7 +513,7 @@ impl History {
             let about = said.iter().find(|(o, _)| o.to_string() == row[2]).unwrap();
             assert_eq!(row[3], about.1.to_string(), "{}", self.story.join("\n"));
         }
-        // whoever reads a number of one of them reads what holds for all
+        // where a page shows the number of one run, it also shows what holds for all
         let settled = shown.iter().filter(|line| line.end == End::Settled);
         for line in settled.filter(|_| runs.len() > 1) {
             let ((alone, _), _) = line.spent(&self.happened);

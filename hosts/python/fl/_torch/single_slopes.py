@@ -14,7 +14,7 @@ from .joint_steps import _arguments, _scores
 Trainer: TypeAlias = Any
 Slopes = dict[str, torch.Tensor]
 
-#: So many samples at a time, always: kernels may depend on how many there are.
+#: The number of samples that `vmap` takes at a time. It is always this: kernels may depend on it.
 AT_ONCE = 32
 #: Networks, by class, shapes and loss: does a sample have the same gradient wherever it stands?
 _ALIKE: dict[Any, bool] = {}
@@ -48,7 +48,7 @@ def _single_slopes(trainer: Trainer, inputs: torch.Tensor, wanted: torch.Tensor,
             found = joint(torch.zeros(AT_ONCE, dtype=torch.int64))
         except (RuntimeError, ValueError, TypeError, NotImplementedError):  # vmap does not know something that the network does
             return False
-        # a slope that is not a number is one, whoever computes it
+        # NaN counts as equal to NaN
         return all(torch.allclose(slope, slope[:1].expand_as(slope), rtol=0, atol=0, equal_nan=True) for slope in found.values())
 
     if len(inputs) == 0:

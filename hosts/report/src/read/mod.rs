@@ -317,7 +317,7 @@ impl Run {
                 }
             }
         }
-        last.sort_by_key(|metric| !svg::is_score(&metric.name));
+        last.sort_by_key(|metric| !svg::is_share(&metric.name));
         last
     }
 }
