@@ -20,6 +20,7 @@ mod generators;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod golden;
 mod hostile;
+mod inside;
 mod isolation;
 mod kills;
 mod ledger;

@@ -4,7 +4,7 @@ use crate::common::root;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 const RECORD: &str = "tests/SIZE.md";
 /// How many lines a crate may lose before the record must say so.
@@ -33,10 +33,10 @@ says why in its row. `FL_UPDATE=1 cargo test -p fl-cli --test program size` writ
 ";
 
 #[derive(Clone, Copy, Default)]
-struct Size {
-    code: usize,
-    long: usize,
-    not_safe: usize,
+pub struct Size {
+    pub code: usize,
+    pub long: usize,
+    pub not_safe: usize,
 }
 
 /// Returns whether a line begins a function.
@@ -69,10 +69,9 @@ fn item(lines: &[&str], from: usize) -> usize {
     end.map_or(lines.len() - from, |end| end + 1)
 }
 
-/// Counts a file, without its tests.
-fn count(text: &str) -> Size {
-    let lines: Vec<&str> = text.lines().collect();
-    let (mut size, mut at) = (Size::default(), 0);
+/// The lines of a file that are code, without its tests.
+pub fn product(lines: &[&str]) -> Vec<usize> {
+    let (mut found, mut at) = (Vec::new(), 0);
     while at < lines.len() {
         let line = lines[at].trim();
         if line.starts_with("#[cfg(test)]") || line.starts_with("#[test]") {
@@ -80,52 +79,74 @@ fn count(text: &str) -> Size {
             while at < lines.len() && lines[at].trim_start().starts_with(['#', '/']) {
                 at += 1;
             }
-            at += if at < lines.len() {
-                item(&lines, at)
-            } else {
-                0
-            };
+            at += if at < lines.len() { item(lines, at) } else { 0 };
             continue;
         }
         if !line.is_empty() && !line.starts_with("//") {
-            size.code += 1;
-            size.long += usize::from(begins_function(line) && item(&lines, at) > 80);
-            let marks = ["unsafe {", "unsafe fn", "unsafe impl", "unsafe extern"];
-            let marks = marks.map(|mark| line.matches(mark).count());
-            size.not_safe += marks.iter().sum::<usize>();
+            found.push(at);
         }
         at += 1;
+    }
+    found
+}
+
+/// Counts a file, without its tests.
+fn count(text: &str) -> Size {
+    let lines: Vec<&str> = text.lines().collect();
+    let mut size = Size::default();
+    for at in product(&lines) {
+        size.code += 1;
+        size.long += usize::from(begins_function(lines[at]) && item(&lines, at) > 80);
+        let marks = ["unsafe {", "unsafe fn", "unsafe impl", "unsafe extern"];
+        let marks = marks.map(|mark| lines[at].matches(mark).count());
+        size.not_safe += marks.iter().sum::<usize>();
     }
     size
 }
 
-/// Adds the files of a folder to the crate that it belongs to.
-fn collect(top: &Path, folder: &Path, of: &str, sizes: &mut BTreeMap<String, Size>) {
-    let name = |path: &Path| {
-        path.strip_prefix(top)
-            .unwrap()
-            .to_string_lossy()
-            .replace('\\', "/")
-    };
-    let here = name(folder);
-    let of = if folder.join("Cargo.toml").is_file() {
-        &here
-    } else {
-        of
-    };
-    for entry in fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        let file = path.file_name().unwrap().to_string_lossy().into_owned();
-        if path.is_dir() && !file.starts_with('.') && !LEFT_OUT.contains(&&*file) {
-            collect(top, &path, of, sizes);
-        } else if file.ends_with(".rs") && file != "tests.rs" && !file.ends_with("_tests.rs") {
-            let found = count(&fs::read_to_string(&path).unwrap());
-            let sum = sizes.entry(of.into()).or_default();
-            sum.code += found.code;
-            sum.long += found.long;
-            sum.not_safe += found.not_safe;
+/// The files below a folder that are no tests: the name of each, and its path.
+pub fn all(top: &Path) -> Vec<(String, PathBuf)> {
+    let (mut found, mut open) = (Vec::new(), vec![top.to_path_buf()]);
+    while let Some(folder) = open.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.strip_prefix(top).unwrap().to_string_lossy();
+            let name = name.replace('\\', "/");
+            let file = name.rsplit('/').next().unwrap();
+            let test = file == "tests.rs" || file.ends_with("_tests.rs");
+            if path.is_dir() && !file.starts_with('.') && !LEFT_OUT.contains(&file) {
+                open.push(path);
+            } else if path.is_file() && !test {
+                found.push((name, path));
+            }
         }
     }
+    found.sort();
+    found
+}
+
+/// The sizes below a folder, by what a file is `of`.
+pub fn sizes(top: &Path, of: impl Fn(&str) -> String) -> BTreeMap<String, Size> {
+    let mut sizes: BTreeMap<String, Size> = BTreeMap::new();
+    for (name, path) in all(top) {
+        if !name.ends_with(".rs") {
+            continue;
+        }
+        let found = count(&fs::read_to_string(&path).unwrap());
+        let sum = sizes.entry(of(&name)).or_default();
+        sum.code += found.code;
+        sum.long += found.long;
+        sum.not_safe += found.not_safe;
+    }
+    sizes
+}
+
+/// The crate that a file belongs to.
+fn crate_of(name: &str) -> String {
+    let folders = Path::new(name).ancestors().skip(1);
+    let mut folders = folders.filter(|folder| root().join(folder).join("Cargo.toml").is_file());
+    let found = folders.next().unwrap_or(Path::new(""));
+    found.to_string_lossy().replace('\\', "/")
 }
 
 /// What the record says of each crate: its lines, and why it grew.
@@ -146,8 +167,7 @@ fn recorded() -> BTreeMap<String, (usize, String)> {
 
 #[test]
 fn no_crate_grows_without_a_reason_in_the_record_of_sizes() {
-    let (mut sizes, known) = (BTreeMap::new(), recorded());
-    collect(&root(), &root(), "", &mut sizes);
+    let (sizes, known) = (sizes(&root(), crate_of), recorded());
     let (mut page, mut wrong, mut all) = (HEAD.to_string(), Vec::new(), Size::default());
     for (name, size) in &sizes {
         let (then, why) = known.get(name).cloned().unwrap_or_default();
@@ -173,6 +193,11 @@ fn no_crate_grows_without_a_reason_in_the_record_of_sizes() {
         not_safe,
     } = all;
     let _ = writeln!(page, "| all | {code} | {long} | {not_safe} | |");
+    let (inside, circles) = crate::inside::page(&root());
+    page += &inside;
+    if !fs::read_to_string(root().join(RECORD)).is_ok_and(|known| known.ends_with(&circles)) {
+        wrong.push("the circles of files are others".into());
+    }
     if std::env::var_os("FL_UPDATE").is_some() && !wrong.is_empty() {
         fs::write(root().join(RECORD), &page).unwrap();
     }
