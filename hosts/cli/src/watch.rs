@@ -51,7 +51,9 @@ impl State {
             self.write(true);
         }
         if let Some(step) = run.step_report(event) {
-            self.clock.insert(step.cost.step.clone(), step.seconds);
+            if let Some(seconds) = step.seconds {
+                self.clock.insert(step.cost.step.clone(), seconds);
+            }
             let now = Instant::now();
             if self.due.is_none_or(|due| now >= due) {
                 self.write(true);
@@ -70,13 +72,7 @@ impl State {
 
     fn page(&self, folder: &Path, going: bool) -> anyhow::Result<()> {
         let run = Run::open_brief(folder)?;
-        // clients with more data take longer: a run with an accountant states no time
-        let clock = if run.accounts() {
-            &BTreeMap::new()
-        } else {
-            &self.clock
-        };
-        let page = fl_report::watch_page(&run, clock, going);
+        let page = fl_report::watch_page(&run, &self.clock, going);
         fl_files::write(&folder.join(PAGE), page.as_bytes())
     }
 }

@@ -1,9 +1,14 @@
-//! Who takes the events of a run, and what is said to everybody of one that failed.
+//! Who takes the events of a run, and what they are not told.
 
+use fl_data::DataSpec;
+use fl_registry::Spec;
+use fl_sim::Unpriced;
 use serde_json::Value as Json;
 
 /// Takes events, each a JSON object with `event`.
 pub type TakeEvent = Box<dyn FnMut(&Json)>;
 
-/// What tables and sinks say of a failed run with an accountant.
-pub(crate) const WITHHELD: &str = "with an accountant the text of an error stays at the terminal, because it may hold private values";
+/// Returns what a run of this spec tells beside its accountant.
+pub(crate) fn unpriced(spec: &Spec<DataSpec>) -> Unpriced {
+    Unpriced::beside(spec.parts.has("accountant"))
+}

@@ -1,6 +1,7 @@
 //! Everything that is made before a run begins: the checked spec, its data, and its manifest.
 
 use crate::NotRun;
+use crate::events::unpriced;
 use anyhow::{Context, ensure};
 use fl_core::privacy::{Noise, NoiseSource};
 use fl_core::regular_file::open_regular;
@@ -9,7 +10,7 @@ use fl_data::{Assembled, DataSpec, PublicSamples};
 use fl_files::FileHash;
 use fl_privacy::RowKey;
 use fl_registry::{Catalogue, Document, Mistakes, NO_LEVELS, SessionPart, Spec};
-use fl_sim::{Manifest, Session};
+use fl_sim::{Manifest, Session, Unpriced};
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::Read;
@@ -118,9 +119,8 @@ pub fn data(spec: &Spec<DataSpec>, dir: &Path) -> anyhow::Result<Assembled> {
         .make_protocol(&protocol_context(spec, &data.task))?
         .pools_data();
     fl_privacy::inherit(spec, &mut data, pooled)?;
-    // single rows, and how unevenly classes are spread, are the clients' secret where privacy is
-    // accounted for
-    if spec.parts.has("accountant") {
+    // single rows, and how unevenly classes are spread
+    if unpriced(spec) == Unpriced::Withheld {
         data.hidden_notes.clear();
         data.uneven.clear();
     }
@@ -203,7 +203,7 @@ pub fn manifest(
     );
     let libraries = libraries.chain(session).collect();
     let mut manifest = Manifest::new(now, spec.seed, yaml, libraries, data);
-    if spec.parts.has("accountant") && spec.data.has_own_rows() {
+    if unpriced(spec) == Unpriced::Withheld && spec.data.has_own_rows() {
         manifest.withhold_data(RowKey::of_user()?.of_files(), fl_privacy::random_name()?);
     }
     Ok(manifest)

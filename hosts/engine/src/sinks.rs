@@ -1,12 +1,12 @@
 //! Sends the events of a run to the sinks of its spec, while it runs.
 
-use crate::events::{TakeEvent, WITHHELD};
+use crate::events::{TakeEvent, unpriced};
 use crate::{ExecuteOptions, NotRun};
 use fl_core::RunEvent;
 use fl_core::settings::Step;
 use fl_data::DataSpec;
 use fl_registry::{Document, Mistakes, Spec};
-use fl_sim::{Listener, Outcome, RunRecord, StepReport, Verdict};
+use fl_sim::{Listener, Outcome, RunRecord, StepReport, Unpriced, Verdict};
 use serde_json::{Value as Json, json};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -62,8 +62,7 @@ pub(crate) struct Sinks {
     take: Rc<RefCell<Vec<TakeEvent>>>,
     /// The event of the run's begin, without its folder.
     about: Json,
-    /// Whether the text of an error may hold private values, and times follow them.
-    withholds: bool,
+    unpriced: Unpriced,
 }
 
 /// Opens the sinks of a spec.
@@ -88,7 +87,7 @@ pub(crate) fn open(
             "event": "begin", "name": spec.name, "seed": spec.seed,
             "spec": fl_core::settings::to_json(&spec.resolved),
         }),
-        withholds: spec.parts.has("accountant"),
+        unpriced: unpriced(spec),
     };
     let listener = Box::new(sinks.clone());
     options.execution.listeners.insert(0, listener);
@@ -104,9 +103,6 @@ impl Listener for Sinks {
         } else if let Some(report) = run.step_report(event) {
             let mut step = step_json(&report);
             step["event"] = "step".into();
-            if self.withholds {
-                step["seconds"] = Json::Null;
-            }
             self.tell(&step);
         }
         Ok(Verdict::GoOn)
@@ -124,9 +120,9 @@ impl Sinks {
     pub(crate) fn end(self, outcome: &anyhow::Result<Outcome>) {
         self.tell(&match outcome {
             Ok(outcome) => json!({"event": "end", "outcome": outcome.for_readers()}),
-            // sinks write it into files
-            Err(_) if self.withholds => json!({"event": "end", "error": WITHHELD}),
-            Err(error) => json!({"event": "end", "error": format!("{error:#}")}),
+            Err(error) => {
+                json!({"event": "end", "error": self.unpriced.error(&format!("{error:#}"))})
+            }
         });
     }
 }

@@ -1,27 +1,28 @@
 //! A study: the runs that it asks for, each once, and the tables of them.
 
+mod repeats;
+mod spec_check;
+
+pub use repeats::{Repeated, Repeats};
+
 use crate::cached_runs::CachedRuns;
-use crate::events::WITHHELD;
+use crate::events::unpriced;
 use crate::recorded_runs::{RecordedRuns, RunKey};
 use crate::run_scheduler::{Job, JobEvent, OnJob, RunCount, SchedulerOptions, run_all};
-use crate::{NotRun, prepare, tidy};
+use crate::{NotRun, tidy};
 use anyhow::Context;
-use fl_core::privacy::Noise;
-use fl_core::settings::nearest;
-use fl_core::{Certainty, PartDecl, Stream};
+use fl_core::PartDecl;
 use fl_data::DataSpec;
 use fl_privacy::AccountantId;
 use fl_privacy::{accountant, own_parts};
-use fl_registry::{Catalogue, Document, Mistake, Mistakes, SourcePosition, Spec};
-use fl_report::{NEGATIVE_TRANSFER, Run};
-use fl_study::{BuiltTable, COSTS, Cell, RunResult, RunResults, RunSpec, Study, StudyFile, Table};
-use sha2::{Digest, Sha256};
-use std::collections::btree_map::Entry;
+use fl_registry::{Catalogue, Spec};
+use fl_report::Run;
+use fl_study::{BuiltTable, RunResult, RunResults, RunSpec, StudyFile, Table};
+use spec_check::{checked, chosen};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use tempfile::TempDir;
 
 /// Which study, and where its runs are.
 pub struct StudyRequest {
@@ -211,105 +212,6 @@ impl<'a> CheckedStudy<'a> {
         !self.from_record.is_empty()
     }
 
-    /// Draws this number of recorded results, to be done again with [`CheckedStudy::repeat`].
-    ///
-    /// # Errors
-    /// If there is no place for their folders.
-    pub fn draw_repeats(&self, number: usize, seed: u64) -> anyhow::Result<Repeats> {
-        let all: Vec<_> = self.recorded().into_values().collect();
-        let of = all.len();
-        // no run has the same noise of the system again
-        let seeded = |(_, checked): &(_, &CheckedRun)| checked.spec.noise == Noise::Seeded;
-        let all: Vec<_> = all.into_iter().filter(seeded).collect();
-        std::fs::create_dir_all(&self.request.out)
-            .with_context(|| format!("making {}", self.request.out.display()))?;
-        let folders = tempfile::Builder::new()
-            .prefix("repeated-")
-            .tempdir_in(&self.request.out)
-            .with_context(|| format!("making a folder in {}", self.request.out.display()))?;
-        let mut draws = Stream::root(seed).child("repeat", 0).draws();
-        let chosen = draws.choose(all.len(), number.min(all.len()));
-        let job = |at: usize| {
-            let (run, checked) = all[at];
-            job(run, checked, folders.path().join(short(&checked.key.spec)))
-        };
-        Ok(Repeats {
-            jobs: chosen.into_iter().map(job).collect(),
-            of,
-            with_system_noise: of - all.len(),
-            folders,
-        })
-    }
-
-    /// Does drawn runs again, and compares their digests with the recorded ones; also those of kept
-    /// runs whose results are recorded.
-    ///
-    /// # Errors
-    /// If a recorded result is gone.
-    pub fn repeat(
-        &self,
-        repeats: Repeats,
-        threads: usize,
-        stop: Arc<AtomicBool>,
-        on_run: &OnJob<'_>,
-    ) -> anyhow::Result<Repeated> {
-        let Repeats { jobs, folders, .. } = repeats;
-        let failed = run_all(&jobs, &[], self.options(threads, stop.clone(), on_run));
-        let record = self.record.as_ref().context("no file of results")?;
-        let digest = |folder: &Path| fl_sim::Outcome::of(folder).map(|outcome| outcome.digest);
-        let mut repeated = Repeated::default();
-        let differs = |checked: &CheckedRun, found: &str| {
-            let (number, line) = record.line(&checked.key)?;
-            let due = &line.record;
-            (found != due.digest).then(|| {
-                let here = record.path().display();
-                format!(
-                    "{}: digest {}; {here}:{number} has {}, of fl {} ({}), {}",
-                    checked.place,
-                    short(found),
-                    short(&due.digest),
-                    due.version,
-                    due.program,
-                    due.machine
-                )
-            })
-        };
-        for (at, job) in jobs.iter().enumerate() {
-            let Some(checked) = self.runs.get(&job.run) else {
-                continue;
-            };
-            match (failed.get(&at), digest(&job.folder)) {
-                (Some(why), _) => {
-                    let why = if checked.spec.parts.has("accountant") {
-                        WITHHELD
-                    } else {
-                        why
-                    };
-                    let text = format!("{} failed: {why}", job.name);
-                    repeated.different.push(text);
-                }
-                (None, Ok(found)) => {
-                    repeated.different.extend(differs(checked, &found));
-                    repeated.done += 1;
-                }
-                // stopped
-                (None, Err(_)) => {}
-            }
-        }
-        for (_, checked) in self.recorded().into_values() {
-            let folder = self.folder(&checked.key);
-            if let Ok(found) = digest(&folder) {
-                let of_kept = differs(checked, &found);
-                let named = |text| format!("{text}; the run is kept in {}", folder.display());
-                repeated.different.extend(of_kept.map(named));
-            }
-        }
-        if !repeated.different.is_empty() && repeated.done > 0 {
-            repeated.folder = Some(folders.keep());
-        }
-        Ok(repeated)
-    }
-
     /// The runs without a result, in the order of the study.
     pub fn jobs(&self) -> Vec<Job> {
         let open = self.runs.iter();
@@ -442,9 +344,8 @@ impl<'a> CheckedStudy<'a> {
             }
             let folder = self.folder(&checked.key);
             let result = match failed.get(&folder) {
-                // tables are for readers; the terminal has shown the error
-                Some(_) if checked.spec.parts.has("accountant") => Err(WITHHELD.into()),
-                Some(why) => Err(why.clone()),
+                // the terminal has shown it
+                Some(why) => Err(unpriced(&checked.spec).error(why).into()),
                 None => self.cached.read(&folder, &checked.spec),
             };
             self.results.insert(run.clone(), result);
@@ -589,28 +490,6 @@ impl<'a> CheckedStudy<'a> {
     }
 }
 
-/// Recorded results that were drawn to be done again.
-pub struct Repeats {
-    /// Their runs.
-    pub jobs: Vec<Job>,
-    /// How many results are recorded.
-    pub of: usize,
-    /// How many of them are not drawn, because their noise is the system's.
-    pub with_system_noise: usize,
-    folders: TempDir,
-}
-
-/// What came of repeated runs.
-#[derive(Default)]
-pub struct Repeated {
-    /// How many were done.
-    pub done: usize,
-    /// The runs whose results differ, or that failed: each with both digests.
-    pub different: Vec<String>,
-    /// Where the repeated runs are, if one differs.
-    pub folder: Option<PathBuf>,
-}
-
 fn job(run: &RunSpec, checked: &CheckedRun, folder: PathBuf) -> Job {
     Job {
         run: run.clone(),
@@ -629,319 +508,4 @@ fn short(digest: &str) -> &str {
 
 fn read(readme: &Path) -> anyhow::Result<String> {
     std::fs::read_to_string(readme).with_context(|| format!("reading {}", readme.display()))
-}
-
-/// The tables that were asked for; of a part of a table, the row that others are compared with too.
-fn chosen(study: &Study, only: &[String]) -> anyhow::Result<Vec<TablePart>> {
-    let part = |(at, rows): (usize, BTreeSet<usize>)| TablePart {
-        at,
-        table: study.tables[at].part(&rows),
-        rows: rows.into_iter().collect(),
-    };
-    if only.is_empty() {
-        let all = study.tables.iter().enumerate();
-        let all = all.map(|(at, table)| (at, (0..table.rows.len()).collect()));
-        return Ok(all.map(part).collect());
-    }
-    let mut wanted: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
-    for text in only {
-        let (name, row) = text.split_once('/').unwrap_or((text, ""));
-        let known = || study.tables.iter().map(|t| &t.name[..]).collect::<Vec<_>>();
-        let Some(at) = study.tables.iter().position(|t| t.name == name) else {
-            let near = fl_core::settings::nearest(name, known());
-            let near = near.map_or(";".into(), |near| format!("; did you mean `{near}`?"));
-            return Err(NotRun::usage(format!(
-                "--only {text}: no table is called `{name}`{near} tables: {}",
-                known().join(", ")
-            )));
-        };
-        let rows = study.tables[at].rows.iter().enumerate();
-        let found: Vec<usize> = rows
-            .filter(|(_, item)| item.name.contains(row))
-            .map(|(at, _)| at)
-            .collect();
-        if found.is_empty() {
-            return Err(NotRun::usage(format!(
-                "--only {text}: no row of `{name}` has `{row}` in its name"
-            )));
-        }
-        let against = study.tables[at].against;
-        wanted
-            .entry(at)
-            .or_default()
-            .extend(found.into_iter().chain(against));
-    }
-    Ok(wanted.into_iter().map(part).collect())
-}
-
-/// Part of a table, with its place in the study's file.
-struct TablePart {
-    /// The number of the table.
-    at: usize,
-    /// The numbers of its rows.
-    rows: Vec<usize>,
-    table: Table,
-}
-
-/// Where a mistake of a spec occurs.
-struct Occurrence {
-    table: String,
-    row: String,
-    /// Further rows.
-    more: usize,
-}
-
-/// The check of the specs of a study.
-struct SpecCheck<'a> {
-    file: &'a StudyFile,
-    /// Overrides from outside the study.
-    set: &'a [String],
-    catalogue: &'a Catalogue,
-    runs: BTreeMap<RunSpec, CheckedRun>,
-    /// The seeds of a row have the same mistakes, and rows have many in common.
-    mistakes: Vec<(Mistake, Option<Occurrence>)>,
-    parsed: BTreeMap<PathBuf, Document>,
-    /// Specs that are not checked for want of a library.
-    left: BTreeSet<PathBuf>,
-    /// What is wrong with libraries, by its text.
-    refused: BTreeMap<String, NotRun>,
-}
-
-/// Checks the study, and the specs of all its runs.
-///
-/// # Errors
-/// Every mistake of the study's file and of the specs at once.
-fn checked(
-    file: &StudyFile,
-    chosen: &[TablePart],
-    set: &[String],
-    as_written: bool,
-    catalogue: &Catalogue,
-) -> anyhow::Result<BTreeMap<RunSpec, CheckedRun>> {
-    let own = file.mistakes.iter().cloned();
-    let mut check = SpecCheck {
-        file,
-        set,
-        catalogue,
-        runs: BTreeMap::new(),
-        mistakes: own.map(|mistake| (mistake, None)).collect(),
-        parsed: BTreeMap::new(),
-        left: BTreeSet::new(),
-        refused: BTreeMap::new(),
-    };
-    for part in chosen {
-        let (at, table) = (part.at, &part.table);
-        let marked = as_written && !table.name.is_empty();
-        let into = table.into.as_ref().filter(|into| marked && into.is_file());
-        if let Some(into) = into {
-            let held = std::fs::read_to_string(into).map_err(anyhow::Error::from);
-            if let Err(error) =
-                held.and_then(|text| fl_study::section(&text, &table.name).map(drop))
-            {
-                let text = format!("{}: {error:#}", into.display());
-                check.mistakes.push((file.of_readme(at, text), None));
-            }
-        }
-        check.specs(part)?;
-        for (names, text) in unmeasured(table, &check.runs) {
-            let mistake = file.of_measure(at, names, text);
-            // that of the defaults is one for all tables
-            if !check.mistakes.iter().any(|(known, _)| *known == mistake) {
-                check.mistakes.push((mistake, None));
-            }
-        }
-    }
-    let libraries = |(mistake, _): &(Mistake, _)| check.refused.contains_key(&mistake.text);
-    let only_libraries = check.mistakes.iter().all(libraries);
-    match check.refused.pop_first() {
-        None if check.mistakes.is_empty() => Ok(check.runs),
-        // what is wrong with a library alone is no mistake of a spec
-        Some((_, why)) if only_libraries => Err(why.into()),
-        _ => Err(NotRun::Mistakes(check.sorted()).into()),
-    }
-}
-
-/// The measures of a table that no run of it has, each with what is wrong with it.
-fn unmeasured<'t>(
-    table: &'t Table,
-    runs: &BTreeMap<RunSpec, CheckedRun>,
-) -> Vec<(&'t [String], String)> {
-    let of_table = table.runs.iter().flatten().flatten();
-    let specs = of_table.filter_map(|(_, run)| Some(&runs.get(run)?.spec));
-    let specs: Vec<_> = specs.collect();
-    let has = |name: &String| {
-        specs.iter().any(|spec| {
-            if NEGATIVE_TRANSFER.contains(&name.as_str()) {
-                return spec.protocol_name == "solo";
-            }
-            let cost = fl_study::cost_of(name, spec.parts.has("accountant"));
-            cost.unwrap_or_else(|| spec.measured.has_number(name) != Certainty::No)
-        })
-    };
-    let scores = fl_core::metrics::names(None);
-    let known = specs.iter().flat_map(|spec| spec.measured.names());
-    let mut known: BTreeSet<&str> = known.chain(COSTS).chain(NEGATIVE_TRANSFER).collect();
-    if specs.is_empty() {
-        known.extend(scores.iter().map(String::as_str));
-    }
-    let wrong = |names: &'t [String]| {
-        let mut missing: Vec<&String> = names.iter().filter(|name| !has(name)).collect();
-        let near = |name: &String| {
-            let plain = name.strip_suffix(".std").unwrap_or(name);
-            let near = nearest(plain, known.iter().copied());
-            near.filter(|near| *near != plain)
-        };
-        // runs of another table with the same names may have the others, and of runs with mistakes
-        // nothing is known
-        if missing.len() < names.len() || specs.is_empty() {
-            missing.retain(|name| near(name).is_some());
-        }
-        if missing.is_empty() {
-            return None;
-        }
-        let hints = missing.iter().filter_map(|name| near(name));
-        let hints: Vec<String> = hints.map(|near| format!("`{near}`")).collect();
-        let hint = if hints.is_empty() {
-            let known: Vec<&str> = known.iter().copied().collect();
-            format!("they have {}", known.join(", "))
-        } else {
-            format!("did you mean {}?", hints.join(" and "))
-        };
-        let missing: Vec<String> = missing.iter().map(|name| format!("`{name}`")).collect();
-        let text = format!(
-            "no run of this table measures {}; {hint}",
-            missing.join(" or ")
-        );
-        Some((names, text))
-    };
-    table.measures().into_iter().filter_map(wrong).collect()
-}
-
-impl SpecCheck<'_> {
-    /// Checks the specs of all runs of a table.
-    fn specs(&mut self, part: &TablePart) -> anyhow::Result<()> {
-        let table = &part.table;
-        for ((row, named), of_row) in part.rows.iter().zip(&table.rows).zip(&table.runs) {
-            for (across, (other, runs)) in table.across.iter().zip(of_row).enumerate() {
-                let cell = Cell {
-                    table: part.at,
-                    row: *row,
-                    across,
-                };
-                let name = if other.name.is_empty() {
-                    named.name.clone()
-                } else {
-                    format!("{}, {}", named.name, other.name)
-                };
-                for (seed, run) in runs {
-                    self.spec(cell, &table.name, &name, *seed, run)?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Checks the spec of a run, unless that has been done.
-    fn spec(
-        &mut self,
-        cell: Cell,
-        table: &str,
-        row: &str,
-        seed: u64,
-        run: &RunSpec,
-    ) -> anyhow::Result<()> {
-        // a spec that is not there is a mistake of the file, and a library that cannot be loaded is
-        // not tried for each run
-        let left = self.left.contains(&run.base) || !run.base.is_file();
-        if left || self.runs.contains_key(run) {
-            return Ok(());
-        }
-        let base = match self.parsed.entry(run.base.clone()) {
-            Entry::Occupied(base) => base.into_mut(),
-            Entry::Vacant(place) => place.insert(prepare::parse(&run.base)?),
-        };
-        let document = base.clone().set(&run.set);
-        match prepare::check(&document, self.catalogue) {
-            Ok(Ok(spec)) => {
-                let sha256 = |text: String| fl_core::hex(&Sha256::digest(text));
-                let asked = serde_json::to_value(document.values())?;
-                let checked = CheckedRun {
-                    key: RunKey {
-                        spec: sha256(spec.yaml()?),
-                        asked: sha256(asked.to_string()),
-                    },
-                    spec: Arc::new(spec),
-                    place: format!("{table}, {row}, seed {seed}"),
-                    table: table.into(),
-                    at: self.runs.len(),
-                };
-                self.runs.insert(run.clone(), checked);
-            }
-            Ok(Err(mistakes)) => {
-                for mistake in mistakes.0 {
-                    self.note(cell, mistake, table, row);
-                }
-            }
-            Err(why) => {
-                let mistake = self.file.of_row(cell, why.to_string());
-                self.note(cell, mistake, table, row);
-                self.refused.insert(why.to_string(), why);
-                self.left.insert(run.base.clone());
-            }
-        }
-        Ok(())
-    }
-
-    /// Adds a mistake of a row's spec, at its place in the study if the study sets the value.
-    fn note(&mut self, cell: Cell, mistake: Mistake, table: &str, row: &str) {
-        let outside = |set: &str| {
-            let mut all = self
-                .set
-                .iter()
-                .filter_map(|set| Some(set.split_once('=')?.0));
-            all.any(|path| path == set)
-        };
-        let mistake = match &mistake.place {
-            SourcePosition::Set(set) if outside(set) => mistake,
-            _ => self.file.place(cell, mistake),
-        };
-        let known = |(of, _): &&mut (Mistake, Option<Occurrence>)| {
-            (&of.file, &of.place, &of.text) == (&mistake.file, &mistake.place, &mistake.text)
-        };
-        match self.mistakes.iter_mut().find(known) {
-            Some((_, Some(first))) if (&first.table[..], &first.row[..]) != (table, row) => {
-                first.more += 1;
-            }
-            Some(_) => {}
-            None => {
-                let first = Occurrence {
-                    table: table.into(),
-                    row: row.into(),
-                    more: 0,
-                };
-                self.mistakes.push((mistake, Some(first)));
-            }
-        }
-    }
-
-    /// The mistakes of the study's file, then those of its specs, each with its row.
-    fn sorted(self) -> Mistakes {
-        let mut mistakes: Vec<Mistake> = Vec::new();
-        for (mut mistake, first) in self.mistakes {
-            if let Some(Occurrence { table, row, more }) = first {
-                let more = match more {
-                    0 => String::new(),
-                    n => format!(" and {n} more"),
-                };
-                mistake.text += &format!(" (table `{table}`, row `{row}`{more})");
-            }
-            mistakes.push(mistake);
-        }
-        let study = self.file.name();
-        mistakes.sort_by(|a, b| {
-            let key = |m: &Mistake| (m.file != study, m.file.clone(), m.place.clone());
-            key(a).cmp(&key(b))
-        });
-        Mistakes(mistakes)
-    }
 }

@@ -15,7 +15,7 @@ use fl_core::{
 };
 use fl_privacy::{AnswerKey, NodeLedger};
 use fl_receipts::SigningKey;
-use fl_sim::ClientFactory;
+use fl_sim::{ClientFactory, Unpriced};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -131,8 +131,8 @@ impl Node {
                 let kept = self.withheld(kept)?;
                 self.same_data(id, &kept)?;
             }
-            let accounts = self.served.maker.parts.has("accountant");
-            let examples = (!accounts).then_some(data.len() as u64);
+            let told = Unpriced::beside(self.served.maker.parts.has("accountant"));
+            let examples = told.tell(|| data.len() as u64);
             return Ok((AnswerKind::Here { examples }, none()));
         }
         let turn = self.home.turn(&request.run.id, id, own);

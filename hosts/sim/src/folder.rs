@@ -2,6 +2,7 @@
 //! beside its place, synced, then renamed.
 
 use crate::client_state_file::{ClientStateFile, Index};
+use crate::event_log::EventLog;
 use crate::manifest::{self, Manifest};
 use crate::outcome::{OUTCOME, Summary};
 use crate::partial_step;
@@ -12,6 +13,7 @@ use fl_files::{AppendLog, FileHash, LOCK, Lock, LogPosition, UNFINISHED, write, 
 use fl_receipts::{MESSAGES, RECEIPTS, ReceiptLog, RunEnd, SharedReceipts, locked};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -50,23 +52,39 @@ pub struct RunFolder {
 
 /// The beginning of a `state` of this version, after its checksum; without it an older fl wrote the
 /// file.
-const FORMAT: &[u8] = b"fl-state-3\n";
+const FORMAT: &[u8] = b"fl-state-4\n";
+
+/// The names of the logs that each run has, beside its receipts.
+pub(crate) const LOGS: [&str; 3] = [JOURNAL, METRICS, COSTS];
 
 /// The files of a run folder that only grow.
 pub(crate) struct LogFiles {
-    pub journal: AppendLog,
-    pub metrics: AppendLog,
-    pub costs: AppendLog,
+    /// By name; also those of listeners that this process does not have.
+    pub lines: BTreeMap<String, AppendLog>,
+    /// Those of listeners.
+    pub of_listeners: Vec<EventLog>,
     pub receipts: SharedReceipts,
 }
 
-/// Their positions in a checkpoint.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub(crate) struct LogPositions {
-    pub journal: LogPosition,
-    pub metrics: LogPosition,
-    pub costs: LogPosition,
-    pub receipts: LogPosition,
+impl LogFiles {
+    /// Flushes all to the disk, and returns their positions.
+    fn flush(&self) -> Result<BTreeMap<String, LogPosition>> {
+        let mut positions = BTreeMap::new();
+        for (name, log) in &self.lines {
+            positions.insert(name.clone(), log.flush()?);
+        }
+        for log in &self.of_listeners {
+            positions.extend(log.flush()?.map(|position| (log.name().into(), position)));
+        }
+        positions.insert(RECEIPTS.into(), locked(&self.receipts).flush()?);
+        Ok(positions)
+    }
+
+    /// Removes everything behind the positions of the checkpoint.
+    pub fn go_on(&self) -> Result<()> {
+        self.lines.values().try_for_each(AppendLog::go_on)?;
+        locked(&self.receipts).go_on()
+    }
 }
 
 /// `state`: everything that a stopped run resumes from.
@@ -78,7 +96,8 @@ pub(crate) struct Checkpoint {
     pub done: usize,
     /// The position of the checkpointed step among the rounds.
     pub place: SavedPosition,
-    pub lines: LogPositions,
+    /// The positions of the files that only grow, by name.
+    pub lines: BTreeMap<String, LogPosition>,
     pub server: Vec<u8>,
     pub clients: Index,
     /// State of clients in other processes; empty if they live in this one.
@@ -183,9 +202,11 @@ impl RunFolder {
         fs::create_dir_all(&models).with_context(|| format!("making {}", models.display()))?;
         write(&path.join(SPEC), spec.as_bytes())?;
         let files = LogFiles {
-            journal: AppendLog::create(path.join(JOURNAL))?,
-            metrics: AppendLog::create(path.join(METRICS))?,
-            costs: AppendLog::create(path.join(COSTS))?,
+            lines: LOGS
+                .into_iter()
+                .map(|name| Ok((name.into(), AppendLog::create(path.join(name))?)))
+                .collect::<Result<_>>()?,
+            of_listeners: Vec::new(),
             receipts: Arc::new(Mutex::new(ReceiptLog::create(path)?)),
         };
         manifest.write(path)?;
@@ -231,9 +252,16 @@ impl RunFolder {
     /// nothing behind.
     pub(crate) fn discard(self) {
         // a file that cannot be removed stays; the run's own error matters more
-        let lines = [JOURNAL, METRICS, COSTS, RECEIPTS];
-        let others = [SPEC, NOISE, LEDGER, partial_step::FILE, manifest::FILE];
-        for name in lines.into_iter().chain(others) {
+        let others = [
+            RECEIPTS,
+            SPEC,
+            NOISE,
+            LEDGER,
+            partial_step::FILE,
+            manifest::FILE,
+        ];
+        let of_listeners = self.files.of_listeners.iter().map(EventLog::name);
+        for name in LOGS.into_iter().chain(of_listeners).chain(others) {
             let _ = fs::remove_file(self.path.join(name));
         }
         let _ = fs::remove_dir(self.path.join(MODELS));
@@ -247,16 +275,28 @@ impl RunFolder {
         &self.path
     }
 
-    pub(crate) fn journal(&mut self, line: &impl Serialize) -> Result<()> {
-        self.files.journal.add(line)
+    /// Writes a line into one of [`LOGS`].
+    pub(crate) fn log(&mut self, name: &str, line: &impl Serialize) -> Result<()> {
+        let log = self.files.lines.get_mut(name);
+        log.with_context(|| format!("there is no {name}"))?
+            .add(line)
     }
 
-    pub(crate) fn metric(&mut self, line: &impl Serialize) -> Result<()> {
-        self.files.metrics.add(line)
-    }
-
-    pub(crate) fn cost(&mut self, line: &StepCost) -> Result<()> {
-        self.files.costs.add(line)
+    /// Opens the log of a listener.
+    pub(crate) fn open_log(&mut self, log: &EventLog) -> Result<()> {
+        let name = log.name();
+        let taken = || self.files.of_listeners.iter().any(|of| of.name() == name);
+        ensure!(
+            name.ends_with(".jsonl") && !name.contains(['/', '\\']),
+            "a listener's log is called `{name}`; give it a name such as `energy.jsonl`, without a folder"
+        );
+        ensure!(
+            ![&LOGS[..], &[RECEIPTS]].concat().contains(&name) && !taken(),
+            "a listener's log is called `{name}`, as another file of the run; give it another name"
+        );
+        log.open(&self.path, self.files.lines.remove(name))?;
+        self.files.of_listeners.push(log.clone());
+        Ok(())
     }
 
     /// Returns the journal, the metrics and the costs so far.
@@ -309,12 +349,7 @@ impl RunFolder {
             step: saved.step.into(),
             done: saved.done,
             place: saved.place.into(),
-            lines: LogPositions {
-                journal: self.files.journal.flush()?,
-                metrics: self.files.metrics.flush()?,
-                costs: self.files.costs.flush()?,
-                receipts: locked(&self.files.receipts).flush()?,
-            },
+            lines: self.files.flush()?,
             server: saved.server,
             clients: saved.clients,
             elsewhere: saved.elsewhere,
@@ -586,7 +621,7 @@ mod tests {
             clients: vec![0, 1],
             confusion: Vec::new(),
         };
-        folder.metric(&metric).unwrap();
+        folder.log(METRICS, &metric).unwrap();
         let text = fs::read_to_string(folder.path().join(METRICS)).unwrap();
         assert!(text.contains("\"value\":null"), "{text}");
         let saved = HostState {
@@ -610,6 +645,60 @@ mod tests {
         assert!(metrics[0].value.is_nan() && metrics[0].each[1].is_nan());
         assert_eq!(metrics[0].each[0], 0.5);
         assert!(metrics[0].std.unwrap().is_nan());
+    }
+
+    #[test]
+    fn a_resumed_run_has_no_line_of_a_listener_behind_its_checkpoint() {
+        let dir = tempfile::tempdir().unwrap();
+        let manifest = || Manifest::new(Session::now("0", &[]), 1, "x", Vec::new(), Vec::new());
+        let path = dir.path().join("r");
+        let text = || fs::read_to_string(path.join("energy.jsonl")).unwrap();
+        let checkpoint = |folder: &RunFolder| {
+            let saved = HostState {
+                done: 1,
+                step: "round 1",
+                place: StepPosition::Within,
+                server: Vec::new(),
+                clients: Index::default(),
+                elsewhere: Vec::new(),
+                seconds: 0.0,
+                notes: &[],
+                written: CheckpointCost::default(),
+            };
+            folder.checkpoint(saved).unwrap();
+        };
+        let resume = || {
+            let stopped = StoppedRun::open(&path, false).unwrap();
+            stopped.go_on(manifest(), "x").unwrap().0
+        };
+        let log = EventLog::new("energy.jsonl");
+        // without a folder it writes nothing
+        log.add(&0).unwrap();
+        let mut folder = RunFolder::create(&path, "x", &manifest()).unwrap();
+        folder.open_log(&log).unwrap();
+        log.add(&1).unwrap();
+        drop(folder);
+        // no checkpoint knows it
+        let mut folder = resume();
+        folder.open_log(&log).unwrap();
+        assert_eq!(text(), "");
+        log.add(&2).unwrap();
+        checkpoint(&folder);
+        log.add(&3).unwrap();
+        drop(folder);
+        // a process without the listener keeps its lines, and so does its checkpoint
+        let folder = resume();
+        assert_eq!(text(), "2\n");
+        checkpoint(&folder);
+        drop(folder);
+        let mut folder = resume();
+        folder.open_log(&log).unwrap();
+        log.add(&4).unwrap();
+        assert_eq!(text(), "2\n4\n");
+        for name in ["energy.jsonl", METRICS, "../x.jsonl", "energy"] {
+            let error = folder.open_log(&EventLog::new(name)).unwrap_err();
+            assert!(format!("{error:#}").contains(name), "{error:#}");
+        }
     }
 
     #[test]

@@ -4,6 +4,7 @@ use crate::client_side::ClientSide;
 use crate::listener::{Listener, Listeners, Verdict};
 use crate::run_record::RunRecord;
 use crate::saver::Saver;
+use crate::unpriced::Unpriced;
 use anyhow::bail;
 use fl_core::message::Params;
 use fl_core::{
@@ -27,8 +28,6 @@ pub(crate) struct Sim<'a> {
     pub listeners: Listeners<'a>,
     pub record: RunRecord,
     pub saver: Saver,
-    /// Whether the run has an accountant.
-    pub accounts: bool,
     /// Why a listener has ended the rounds.
     pub ending: Option<String>,
 }
@@ -142,7 +141,7 @@ impl Host for Sim<'_> {
         let Some(why) = &self.ending else {
             return Ok(false);
         };
-        if self.accounts {
+        if self.record.unpriced == Unpriced::Withheld {
             bail!(CHOSEN);
         }
         let ends = (1..of).contains(&number);

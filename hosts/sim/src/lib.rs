@@ -2,6 +2,7 @@
 mod client_side;
 mod client_state_file;
 mod clients;
+mod event_log;
 mod external_clients;
 mod folder;
 mod host;
@@ -19,7 +20,9 @@ mod run;
 mod run_record;
 mod saver;
 mod setup;
+mod unpriced;
 
+pub use event_log::EventLog;
 pub use external_clients::{ClientFactory, ExternalClients, owners};
 pub use folder::{LEDGER, ResumePoint, RunFolder};
 pub use image_grid::picture;
@@ -32,3 +35,4 @@ pub use resume::StoppedRun;
 pub use run::run;
 pub use run_record::{RunRecord, StepProgress, StepReport};
 pub use setup::{Execution, Setup};
+pub use unpriced::Unpriced;

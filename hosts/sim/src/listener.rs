@@ -1,10 +1,13 @@
 //! [`Listener`]: takes the events of a run. What is done with them, from the journal to the bar on
 //! a terminal, is a listener each.
 
-use crate::folder::RunFolder;
+use crate::event_log::EventLog;
+use crate::folder::{COSTS, JOURNAL, METRICS, RunFolder};
 use crate::image_grid::picture;
 use crate::manifest::Manifest;
 use crate::run_record::{RunRecord, StepReport};
+#[cfg(doc)]
+use crate::unpriced::Unpriced;
 use fl_core::privacy::Observer;
 use fl_core::{Result, RunEvent, StopWhen};
 
@@ -17,7 +20,8 @@ pub enum Verdict {
     EndRounds(String),
 }
 
-/// Takes the events of a run, in the order in which they happen.
+/// Takes the events of a run, in the order in which they happen. What it gets it may tell the
+/// readers of the run's results, but for messages and warnings; of all else [`Unpriced`] decides.
 pub trait Listener {
     /// Takes an event. `run` is the run before it. The verdict counts after
     /// [`RunEvent::StepEnds`].
@@ -32,9 +36,15 @@ pub trait Listener {
         false
     }
 
-    /// Returns whether it takes [`RunEvent::Request`] and [`RunEvent::Answer`].
+    /// Returns whether it takes [`RunEvent::Request`] and [`RunEvent::Answer`], which it must not
+    /// tell readers.
     fn sees_messages(&self) -> bool {
         false
+    }
+
+    /// Returns the log that it writes, if it writes one.
+    fn log(&self) -> Option<&EventLog> {
+        None
     }
 }
 
@@ -58,7 +68,11 @@ impl<'a> Listeners<'a> {
     /// Passes an event to all. Returns the first verdict that ends the rounds.
     pub fn on(&mut self, event: &RunEvent<'_>, run: &RunRecord) -> Result<Verdict> {
         let mut verdict = Verdict::GoOn;
+        let message = matches!(event, RunEvent::Request(..) | RunEvent::Answer(..));
         let mut tell = |listener: &mut (dyn Listener + 'a)| -> Result<()> {
+            if message && !listener.sees_messages() {
+                return Ok(());
+            }
             let said = listener.on(event, run)?;
             if verdict == Verdict::GoOn {
                 verdict = said;
@@ -77,6 +91,16 @@ impl<'a> Listeners<'a> {
         Ok(verdict)
     }
 
+    /// Opens the logs of all.
+    pub fn open_logs(&mut self) -> Result<()> {
+        let Some(folder) = &mut self.folder else {
+            return Ok(());
+        };
+        let all = self.guards.iter().chain(&self.others);
+        let mut logs = all.filter_map(|listener| listener.log());
+        logs.try_for_each(|log| folder.open_log(log))
+    }
+
     pub fn any(&self, does: impl Fn(&(dyn Listener + 'a)) -> bool) -> bool {
         let mut all = self.guards.iter().chain(&self.others);
         all.any(|listener| does(&**listener))
@@ -87,9 +111,9 @@ impl<'a> Listeners<'a> {
 impl Listener for RunFolder {
     fn on(&mut self, event: &RunEvent<'_>, _: &RunRecord) -> Result<Verdict> {
         match *event {
-            RunEvent::ExchangeEnds(entry) => self.journal(entry)?,
-            RunEvent::Measured(metric) => self.metric(metric)?,
-            RunEvent::Cost(cost) => self.cost(cost)?,
+            RunEvent::ExchangeEnds(entry) => self.log(JOURNAL, entry)?,
+            RunEvent::Measured(metric) => self.log(METRICS, metric)?,
+            RunEvent::Cost(cost) => self.log(COSTS, cost)?,
             RunEvent::Model { name, bytes } => self.model(name, bytes)?,
             RunEvent::Images { name, images } => self.picture(name, &picture(images, None)?)?,
             RunEvent::Stops => Manifest::stops(self.path())?,
@@ -173,7 +197,7 @@ impl<F: FnMut(Observer, &str, &[u8])> Listener for Watch<F> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Manifest, Session};
+    use crate::{Manifest, Session, Unpriced};
     use fl_core::Metric;
     use std::cell::RefCell;
 
@@ -202,7 +226,7 @@ mod tests {
                 *heard.borrow_mut() += 1;
             })],
         };
-        let record = RunRecord::new(0.0, Vec::new());
+        let record = RunRecord::new(0.0, Vec::new(), Unpriced::Told);
         let mut measure = |value: f64| {
             let metric = serde_json::json!({"step": "round 1", "round": 1, "name": "m", "value": value, "std": null});
             let metric: Metric = serde_json::from_value(metric).unwrap();
@@ -213,5 +237,26 @@ mod tests {
         assert_eq!(*heard.borrow(), 1);
         let written = std::fs::read_to_string(path.join("metrics.jsonl")).unwrap();
         assert_eq!(written.lines().count(), 1, "{written}");
+    }
+
+    #[test]
+    fn only_a_listener_that_sees_messages_gets_them() {
+        let (told, watched) = (RefCell::new(0), RefCell::new(0));
+        let mut listeners = Listeners {
+            guards: Vec::new(),
+            folder: None,
+            others: vec![
+                Box::new(|_: &RunEvent<'_>, _: &RunRecord| *told.borrow_mut() += 1),
+                Box::new(Watch(|_: Observer, _: &str, _: &[u8]| {
+                    *watched.borrow_mut() += 1
+                })),
+            ],
+        };
+        let record = RunRecord::new(0.0, Vec::new(), Unpriced::Told);
+        let answer = Err(anyhow::anyhow!("no answer"));
+        for event in [RunEvent::Answer(0, &answer), RunEvent::Note("a note")] {
+            listeners.on(&event, &record).unwrap();
+        }
+        assert_eq!((*told.borrow(), *watched.borrow()), (1, 2));
     }
 }

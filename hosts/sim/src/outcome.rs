@@ -1,6 +1,7 @@
 //! The result of a run, and `outcome.json`.
 
 use crate::releases::Releases;
+use crate::unpriced::Unpriced;
 use anyhow::Context;
 use fl_core::privacy::Protections;
 use fl_core::regular_file::{MOST_TEXT, read_regular};
@@ -74,9 +75,9 @@ pub struct Summary {
 impl Outcome {
     /// Returns what readers of the results see of it.
     pub fn for_readers(&self) -> Self {
-        let accounts = self.privacy.is_some();
+        let unpriced = Unpriced::beside(self.privacy.is_some());
         Self {
-            seconds: self.seconds.filter(|_| !accounts),
+            seconds: self.seconds.and_then(|seconds| unpriced.tell(|| seconds)),
             ..self.clone()
         }
     }

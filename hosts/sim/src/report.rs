@@ -1,7 +1,7 @@
 //! `report.md`: a summary of a run for people.
 
 use crate::folder::CheckpointCost;
-use crate::{Summary, Traffic};
+use crate::{Summary, Traffic, Unpriced};
 use fl_core::{ClientId, JournalEntry, Metric, PrivacyEvent};
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
@@ -75,7 +75,8 @@ pub(crate) fn write(
         let _ = writeln!(out, "\n![{}](pictures/{file})", plain(picture));
     }
     // a checkpoint has the clients' states, and its size and time follow them
-    if written.times > 0 && summary.outcome.privacy.is_none() {
+    let unpriced = Unpriced::beside(summary.outcome.privacy.is_some());
+    if written.times > 0 && unpriced == Unpriced::Told {
         let _ = writeln!(
             out,
             "\nCheckpoints: {}, {:.1} s in all; the last has {} bytes.",

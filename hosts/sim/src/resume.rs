@@ -2,17 +2,18 @@
 
 use crate::client_state_file::ClientStateFile;
 use crate::folder::{
-    COSTS, Checkpoint, JOURNAL, LogFiles, LogPositions, METRICS, MODELS, REPORT, ResumePoint,
-    RunFolder, SPEC, STATE, SavedPosition, remove_all, unfinished,
+    COSTS, Checkpoint, LOGS, LogFiles, MODELS, REPORT, ResumePoint, RunFolder, SPEC, STATE,
+    SavedPosition, remove_all, unfinished,
 };
 use crate::manifest::Manifest;
 use crate::outcome::OUTCOME;
 use anyhow::{Context, bail, ensure};
 use fl_core::Result;
 use fl_core::regular_file::{MOST_BINARY, MOST_TEXT, read_regular};
-use fl_files::{AppendLog, Lock, LogPosition};
-use fl_receipts::{RECEIPTS, ReceiptLog, locked};
+use fl_files::{AppendLog, Lock};
+use fl_receipts::{RECEIPTS, ReceiptLog};
 use sha2::{Digest, Sha256};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -87,19 +88,23 @@ impl StoppedRun {
         );
         let manifest = Manifest::read(path)
             .with_context(|| format!("the run in {here} does not record what it began with"))?;
-        let known =
-            |of: fn(&LogPositions) -> LogPosition| saved.as_ref().map(|saved| of(&saved.lines));
         for name in [COSTS, RECEIPTS] {
             ensure!(
                 path.join(name).exists(),
                 "the run in {here} has no {name}: an older fl began it, or the file was removed; start a new run"
             );
         }
+        let mut known = saved.as_ref().map_or(BTreeMap::new(), |s| s.lines.clone());
+        let receipts = ReceiptLog::open(path, known.remove(RECEIPTS))?;
+        let names: BTreeSet<String> = known.keys().cloned().chain(LOGS.map(Into::into)).collect();
+        let open = |name: String| {
+            let log = AppendLog::open(path.join(&name), known.get(&name).copied())?;
+            Ok((name, log))
+        };
         let files = LogFiles {
-            journal: AppendLog::open(path.join(JOURNAL), known(|l| l.journal))?,
-            metrics: AppendLog::open(path.join(METRICS), known(|l| l.metrics))?,
-            costs: AppendLog::open(path.join(COSTS), known(|l| l.costs))?,
-            receipts: Arc::new(Mutex::new(ReceiptLog::open(path, known(|l| l.receipts))?)),
+            lines: names.into_iter().map(open).collect::<Result<_>>()?,
+            of_listeners: Vec::new(),
+            receipts: Arc::new(Mutex::new(receipts)),
         };
         let clients = saved.as_ref().map(|s| s.clients.clone());
         Ok(Self {
@@ -158,10 +163,7 @@ impl StoppedRun {
         self.manifest.goes_on_with(&now, &self.path)?;
         let hash: [u8; 32] = Sha256::digest(spec).into();
         self.take_over(spec, hash)?;
-        self.files.journal.go_on()?;
-        self.files.metrics.go_on()?;
-        self.files.costs.go_on()?;
-        locked(&self.files.receipts).go_on()?;
+        self.files.go_on()?;
         self.clients.go_on()?;
         remove_all(&unfinished(&self.path)?)?;
         let models = self.path.join(MODELS);

@@ -15,6 +15,7 @@ use crate::report;
 use crate::run_record::RunRecord;
 use crate::saver::Saver;
 use crate::setup::Setup;
+use crate::unpriced::Unpriced;
 use anyhow::bail;
 use fl_core::privacy::{NoiseSource, Observer, Protections, epsilons};
 use fl_core::{
@@ -100,8 +101,8 @@ impl<'a> Method<'a> {
         }
     }
 
-    fn accounts(&self) -> bool {
-        self.parts.has("accountant")
+    fn unpriced(&self) -> Unpriced {
+        Unpriced::beside(self.parts.has("accountant"))
     }
 
     /// Whether results do not tell clients apart ([`Releases::shown`]).
@@ -162,7 +163,9 @@ fn host<'a>(mut setup: Setup<'a>, method: &Method<'a>) -> Result<Sim<'a>> {
         locked(folder.receipts()).with(setup.receipts);
     }
     let saved = setup.resumed.as_ref().map(|r| &r.saved);
-    let record = record(&listeners, saved)?;
+    listeners.open_logs()?;
+    let unpriced = method.unpriced();
+    let record = record(&listeners, saved, unpriced)?;
     let resumed = setup.resumed.as_mut();
     let state_file = match resumed.map(|r| std::mem::take(&mut r.clients)) {
         Some(kept) => kept,
@@ -173,8 +176,8 @@ fn host<'a>(mut setup: Setup<'a>, method: &Method<'a>) -> Result<Sim<'a>> {
     let resumed = setup.resumed.as_ref().map(|r| &r.saved);
     let done = resumed.map_or(0, |r| r.done);
     let answers = path.as_ref().map(|path| PartialStep::open(path, done));
-    let accounts = method.accounts();
-    let idle = idle(&setup.clients).filter(|_| !accounts);
+    let accounts = unpriced == Unpriced::Withheld;
+    let idle = unpriced.tell(|| idle(&setup.clients)).flatten();
     let owners = if setup.elsewhere.is_some() && setup.clients.is_empty() {
         Vec::new()
     } else {
@@ -224,12 +227,11 @@ fn host<'a>(mut setup: Setup<'a>, method: &Method<'a>) -> Result<Sim<'a>> {
         },
         listeners,
         record,
-        accounts,
         ending: None,
     };
     if resumed.is_none() {
         // for the report only
-        let one_class = one_class.filter(|_| !accounts);
+        let one_class = unpriced.tell(|| one_class).flatten();
         sim.record
             .notes
             .extend(setup.report_notes.into_iter().chain(one_class));
@@ -251,9 +253,14 @@ fn host<'a>(mut setup: Setup<'a>, method: &Method<'a>) -> Result<Sim<'a>> {
 }
 
 /// What has happened before this process.
-fn record(listeners: &Listeners<'_>, resumed: Option<&Checkpoint>) -> Result<RunRecord> {
+fn record(
+    listeners: &Listeners<'_>,
+    resumed: Option<&Checkpoint>,
+    unpriced: Unpriced,
+) -> Result<RunRecord> {
     let before = resumed.map_or(0.0, |r| r.seconds);
-    let mut record = RunRecord::new(before, resumed.map_or(Vec::new(), |r| r.notes.clone()));
+    let notes = resumed.map_or(Vec::new(), |r| r.notes.clone());
+    let mut record = RunRecord::new(before, notes, unpriced);
     if let (Some(folder), Some(_)) = (&listeners.folder, resumed) {
         let (entries, metrics, mut costs) = folder.lines()?;
         entries.into_iter().for_each(|e| record.add_exchange(e));
@@ -388,6 +395,7 @@ fn finish(sim: Sim<'_>, method: &Method<'_>, done: Led, outcome: &Outcome) -> Re
     let Some(folder) = sim.listeners.folder else {
         return Ok(());
     };
+    let unpriced = sim.record.unpriced;
     let held = || sim.clients.here.each(|client| client.own().class_counts());
     let unaccounted =
         (!done.unaccounted.is_empty()).then(|| report::unaccounted(&done.unaccounted));
@@ -395,11 +403,7 @@ fn finish(sim: Sim<'_>, method: &Method<'_>, done: Led, outcome: &Outcome) -> Re
     let summary = Summary {
         outcome: outcome.for_readers(),
         keeps: sim.saver.checkpoints.keep && sim.saver.place == SavedPosition::BeforeLast,
-        held: if sim.accounts {
-            BTreeMap::new()
-        } else {
-            held()
-        },
+        held: unpriced.tell(held).unwrap_or_default(),
         data_notes: method.data_notes.clone(),
         notes: sim.record.notes,
         releases: outcome.privacy.as_ref().and_then(shown),

@@ -1,5 +1,6 @@
 //! [`RunRecord`]: what has happened in a run so far.
 
+use crate::unpriced::Unpriced;
 use fl_core::{JournalEntry, Metric, RunEvent, StepCost, metrics};
 use std::time::Instant;
 
@@ -15,6 +16,8 @@ pub struct RunRecord {
     pub notes: Vec<String>,
     /// Bytes of all exchanges, in both directions.
     pub crossed: u64,
+    /// What the run tells beside an accountant.
+    pub unpriced: Unpriced,
     pub(crate) began: Instant,
     /// Seconds before this process.
     pub(crate) before: f64,
@@ -50,18 +53,19 @@ pub struct StepReport<'a> {
     pub accuracy: Option<f64>,
     /// Bytes and epsilon of the run so far, and the step's name.
     pub cost: &'a StepCost,
-    /// Wall-clock seconds of the run so far.
-    pub seconds: f64,
+    /// Wall-clock seconds of the run so far; `None` with an accountant.
+    pub seconds: Option<f64>,
 }
 
 impl RunRecord {
-    pub(crate) fn new(before: f64, notes: Vec<String>) -> Self {
+    pub(crate) fn new(before: f64, notes: Vec<String>, unpriced: Unpriced) -> Self {
         Self {
             entries: Vec::new(),
             metrics: Vec::new(),
             cost: None,
             notes,
             crossed: 0,
+            unpriced,
             began: Instant::now(),
             before,
             step_ended: 0.0,
@@ -102,7 +106,7 @@ impl RunRecord {
 
     /// Returns the wall-clock seconds of the run; those between a stop and its resumption do not
     /// count.
-    pub fn seconds(&self) -> f64 {
+    pub(crate) fn seconds(&self) -> f64 {
         self.before + self.began.elapsed().as_secs_f64()
     }
 
@@ -136,7 +140,7 @@ impl RunRecord {
             metrics: &self.metrics[self.metrics.len() - measured..],
             accuracy: accuracy.map(|(_, value)| value),
             cost,
-            seconds: self.step_ended,
+            seconds: self.unpriced.tell(|| self.step_ended),
         })
     }
 }

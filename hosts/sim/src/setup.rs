@@ -4,6 +4,7 @@ use crate::external_clients::ExternalClients;
 use crate::folder::{ResumePoint, RunFolder};
 use crate::listener::Listener;
 use crate::run_record::RunRecord;
+use crate::unpriced::Unpriced;
 use fl_core::{Checkpoints, Examples, Parts, Protocol, Public, RunEvent, RunOptions, StopWhen};
 use fl_receipts::ReceiptOptions;
 use std::sync::Arc;
@@ -82,7 +83,7 @@ pub struct Execution<'a> {
 impl Execution<'_> {
     /// Shows the user a warning before the run begins.
     pub fn warn(&mut self, text: &str) {
-        let none = RunRecord::new(0.0, Vec::new());
+        let none = RunRecord::new(0.0, Vec::new(), Unpriced::Withheld);
         for listener in &mut self.listeners {
             // no listener refuses a warning
             let _ = listener.on(&RunEvent::Warning(text), &none);
