@@ -1,124 +1,30 @@
 //! From a spec to the data of every client.
 
-use crate::features::{self, FeatureMap};
+use crate::assembled::Assembled;
+use crate::features::Features;
 use crate::other_scale::{other_scale, sources_of_other_scale};
-use crate::partition::{by_class, fedkt_image_split, fedkt_queries, fedkt_tabular_split};
-use crate::public::{Public, PublicFrom};
+use crate::partition::by_class;
+use crate::public::PublicFrom;
+use crate::public_rows::take_public;
+use crate::rows::{cut, first, origins, pooled, renumbered};
 use crate::section::DataSpec;
-use crate::shared_rows::{
-    RowHash, RowSet, digest_of_rows, hashes, overlaps, owned_twice, row_hashes,
-};
+use crate::seen_rows::{SeenRows, Taken, of_ids};
+use crate::shared_rows::{RowSet, digest_of_rows, hashes, overlaps, owned_twice, row_hashes};
 use crate::split::{Groups, by_file, by_user, clients_of_users, extremes, split};
 use crate::split_spec::Split;
+use crate::test_notes::{of_one_class, of_one_value};
 use crate::test_rows::owners_of_tests;
 use crate::undersampled::{self, Undersampled, Undersampler};
-use anyhow::{Context, Result, bail, ensure};
-use fl_core::{
-    Examples, Images, Inputs, Labels, Masks, PrivacyEvent, Samples, Stream, Task, first_names,
-    floor_share,
-};
-use fl_data_kit::format::append;
-use fl_data_kit::{Normalise, Set, SetSpec, check_ranges, dataset::Source, load_seen};
-use ndarray::{Axis, concatenate};
+use anyhow::{Context, Result, ensure};
+use fl_core::{Examples, Labels, Samples, Stream, first_names, floor_share};
+use fl_data_kit::{Set, SetSpec, check_ranges, dataset::Source, load_seen};
 use std::path::Path;
-use std::sync::Arc;
 
 /// The most clients that an error names.
 const LISTED: usize = 10;
 
 /// What the results of a run show of test rows that are a client's own.
 const MEASURED: &str = "models are measured on rows of each client (`data.test`)";
-
-/// The data of a run. All views of one part of a set share its storage.
-#[derive(Clone, Debug)]
-pub struct Assembled {
-    /// What each client trains with; some may own nothing.
-    pub clients: Vec<Examples>,
-    /// What each client sets aside for validation: one per client, or empty if the spec asks for
-    /// none.
-    pub client_validation: Vec<Examples>,
-    /// Samples that all may see.
-    pub public: Option<PublicSamples>,
-    /// Examples for all tests.
-    pub test: Examples,
-    /// What each client's own model is tested with, if clients belong to domains or test with rows
-    /// of their own: one per client, or empty.
-    pub client_tests: Vec<Examples>,
-    /// Are these rows of the clients' own?
-    pub own_tests: bool,
-    /// The set's own validation rows, if it has any.
-    pub validation: Option<Examples>,
-    /// What is to be learned.
-    pub task: Task,
-    /// The file or user of each client, if each has one of its own; empty otherwise.
-    pub owners: Vec<String>,
-    /// Names of the classes, if the files give them.
-    pub classes: Vec<String>,
-    /// What became of each column of the files: its name, and how it is read.
-    pub columns: Vec<(String, String)>,
-    /// Warnings about an extreme split. They disclose how much a client has, so they are not
-    /// shown in runs with an accountant.
-    pub uneven: Vec<String>,
-    /// As `notes`, but they tell of single rows, such as one that is a test row too. Runs with an
-    /// accountant do not show them.
-    pub hidden_notes: Vec<String>,
-    /// What a user should know before a run: what was inferred from the rows, what is missing.
-    pub notes: Vec<String>,
-    /// Properties inferred from all rows of the clients: kinds of columns, categories,
-    /// classes, means. Observers of a run see some of them.
-    pub inferred: Vec<String>,
-    /// The hash of the rows of the clients' set ([`build_identified`]).
-    pub digest: Option<String>,
-    /// The hashes of single rows ([`build_identified`]).
-    pub identity: Option<RowIdentity>,
-    /// What was taken from each value; `None` if the values are as in the files.
-    pub normalise: Option<Normalise>,
-    /// What the inputs were put through after that, if the spec has `features`.
-    pub features: Option<FeatureMap>,
-    /// The test and the public rows before these features.
-    pub(crate) plain: Option<[RowSet; 2]>,
-    /// What the runs released that made some of these rows from clients' rows.
-    pub inherited: Vec<PrivacyEvent>,
-    /// A row that two clients have. A guarantee for one example assumes that it is one client's.
-    pub twice: Option<String>,
-}
-
-impl Assembled {
-    /// How many of these rows are test rows, and how many of them are public. Features do not
-    /// matter, by which different rows may become the same: `rows` are without.
-    pub fn shared_rows(&self, rows: &Samples) -> [usize; 2] {
-        let now = || self.row_sets();
-        let sets = self.plain.clone().unwrap_or_else(now);
-        sets.map(|set| set.count(hashes(rows)))
-    }
-
-    /// The test and the public rows, as they are now.
-    pub(crate) fn row_sets(&self) -> [RowSet; 2] {
-        let public = self.public.as_ref().map(|public| &public.samples);
-        [Some(&self.test.samples), public].map(|rows| RowSet::of(rows.into_iter().flat_map(hashes)))
-    }
-}
-
-/// The hashes of rows as they were decoded.
-#[derive(Clone, Debug)]
-pub struct RowIdentity {
-    /// Those of each client, of all its rows.
-    pub clients: Vec<Vec<RowHash>>,
-    /// Those of public rows, and of the test rows of a user's own set.
-    pub public: Vec<RowHash>,
-}
-
-/// The public samples.
-#[derive(Clone, Debug)]
-pub struct PublicSamples {
-    /// The inputs.
-    pub samples: Samples,
-    /// The same rows with their labels, if the spec makes them public.
-    pub labelled: Option<Examples>,
-    /// The same rows with their labels, for measurements only; `None` if they come from another
-    /// set, whose classes mean something else.
-    pub truth: Option<Examples>,
-}
 
 /// Reads or makes the set in the data directory `dir`, takes out the public samples and shares out
 /// the others. Nothing but `spec` and `stream` decides which sample goes where.
@@ -394,7 +300,7 @@ fn assemble(spec: &DataSpec, dir: &Path, stream: &Stream, identify: bool) -> Res
         undersample(&mut all, how)?;
     }
     if let Some(how) = &spec.features {
-        features::put(&mut all, how)?;
+        put_features(&mut all, how)?;
     }
     Ok(all)
 }
@@ -464,6 +370,27 @@ fn undersample(all: &mut Assembled, how: &Undersampled) -> Result<()> {
     Ok(())
 }
 
+/// Puts features in the place of the inputs of all rows of a run.
+fn put_features(all: &mut Assembled, how: &Features) -> Result<()> {
+    let task = how.task(&all.task)?;
+    let public = all.public.as_ref().map(|public| &public.samples);
+    let map = how.map(all.task.width(), public)?;
+    all.plain = Some(all.row_sets());
+    all.task = task;
+    let own = all.clients.iter_mut().chain(&mut all.client_validation);
+    let own = own.chain(&mut all.client_tests);
+    let own = own.chain([&mut all.test]).chain(&mut all.validation);
+    let mut views: Vec<&mut Samples> = own.map(|view| &mut view.samples).collect();
+    if let Some(public) = &mut all.public {
+        views.push(&mut public.samples);
+        let labelled = public.labelled.iter_mut().chain(&mut public.truth);
+        views.extend(labelled.map(|view| &mut view.samples));
+    }
+    map.apply(views)?;
+    all.features = Some(map);
+    Ok(())
+}
+
 /// The test rows of each client, from its files among `sources.1`, and what a user should know.
 ///
 /// # Errors
@@ -495,347 +422,4 @@ fn in_files(
     );
     let own = rows.iter().map(|rows| test.pick(rows));
     Ok((own.collect(), note))
-}
-
-/// The file or user that each row comes from; row ids count through all of them.
-fn origins(train: &Examples, sources: &[Source]) -> Vec<usize> {
-    let ends: Vec<usize> = sources
-        .iter()
-        .scan(0, |end, source| {
-            *end += source.rows;
-            Some(*end)
-        })
-        .collect();
-    let ids = train.samples.ids().iter();
-    ids.map(|id| ends.partition_point(|end| *end <= *id as usize))
-        .collect()
-}
-
-/// The same rows; class `order[i]` is called `i`.
-fn renumbered(examples: &Examples, order: &[usize]) -> Result<Examples> {
-    let mut number = vec![0; order.len()];
-    (0u32..)
-        .zip(order)
-        .for_each(|(new, old)| number[*old] = new);
-    let Labels::Classes { of, classes } = &**examples.labels() else {
-        bail!("only classes have numbers");
-    };
-    let of = of.iter().map(|old| number[*old as usize]).collect();
-    let labels = Labels::Classes {
-        of,
-        classes: *classes,
-    };
-    Examples::all(examples.samples.inputs().clone(), Arc::new(labels))
-}
-
-/// The ids of the public samples in the sets that they come from.
-#[derive(Default)]
-struct Taken {
-    /// Of those of `from`.
-    whole: Vec<u32>,
-    /// Of those of `mix`.
-    mixed: Vec<u32>,
-}
-
-/// The hashes of rows by their ids.
-#[derive(Default)]
-struct SeenRows<H> {
-    /// Of the clients' set.
-    own: Vec<H>,
-    /// Of its test rows.
-    tested: Vec<H>,
-    /// Of each other set, in the order of loading.
-    others: Vec<Vec<H>>,
-}
-
-impl<H: Copy> SeenRows<H> {
-    /// Those of the public samples; none if the rows that they were taken from have no hashes.
-    fn public(&self, how: &Public, taken: &Taken) -> Vec<H> {
-        let from = match how.from {
-            PublicFrom::HalfOfTest => &self.tested,
-            PublicFrom::Set(_) => &self.others[0],
-            _ => &self.own,
-        };
-        let mut all = if from.is_empty() {
-            Vec::new()
-        } else {
-            of_ids(&taken.whole, from)
-        };
-        if let Some(mixed) = self.others.last().filter(|_| !taken.mixed.is_empty()) {
-            all.extend(of_ids(&taken.mixed, mixed));
-        }
-        all
-    }
-}
-
-impl SeenRows<RowHash> {
-    /// The hashes of each client's rows, with those of its tests if they are its own, and of the
-    /// public rows.
-    fn identity(
-        &mut self,
-        clients: &[Examples],
-        tests: &[Examples],
-        mut public: Vec<RowHash>,
-    ) -> RowIdentity {
-        let own = |own: &Examples| of_ids(own.samples.ids(), &self.own);
-        let mut clients: Vec<_> = clients.iter().map(own).collect();
-        if tests.is_empty() {
-            public.extend(&self.tested)
-        } else {
-            for (own, tests) in clients.iter_mut().zip(tests) {
-                own.extend(of_ids(tests.samples.ids(), &self.tested));
-            }
-            self.own.append(&mut self.tested);
-        }
-        RowIdentity { clients, public }
-    }
-}
-
-fn of_ids<H: Copy>(ids: &[u32], all: &[H]) -> Vec<H> {
-    ids.iter().map(|id| all[*id as usize]).collect()
-}
-
-/// Takes the public rows out of the training or test rows, or from the set that `other` loads.
-fn take_public(
-    how: &Public,
-    train: &mut Examples,
-    test: &mut Examples,
-    other: &mut dyn FnMut(&SetSpec) -> Result<Set>,
-    stream: &Stream,
-) -> Result<(PublicSamples, Taken)> {
-    let mut public = match &how.from {
-        PublicFrom::Share(share) => {
-            let total = (share * train.len() as f64).round() as usize;
-            cut(train, &of_every_class(train, total, stream)?)
-        }
-        PublicFrom::Count(count) => {
-            let rows = of_every_class(train, *count, stream).context("public rows")?;
-            cut(train, &rows)
-        }
-        PublicFrom::HalfOfTest => {
-            let half = fedkt_image_split(test.len()).0;
-            cut(test, &stream.draws().choose(test.len(), half))
-        }
-        PublicFrom::Tabular => {
-            let sizes = fedkt_tabular_split(train.len());
-            let order = stream.draws().permutation(train.len());
-            let (own, pool) = order.split_at(sizes.train);
-            let (public, tested) = pool.split_at(sizes.public);
-            *test = train.pick(tested);
-            let public = train.pick(public);
-            *train = train.pick(own);
-            public
-        }
-        PublicFrom::Set(set) => {
-            // `other` applies the private set's statistics, not this set's own: one model sees both
-            // kinds of rows, so a byte must mean the same value in either, whichever set a row
-            // is from.
-            other(set)?.train
-        }
-    };
-    if let Some(weights) = &how.classes {
-        public = weighted(&public, weights, &stream.child("weighted", 0))?;
-    }
-    let pool = public.len() + test.len();
-    let kept = match how.queries {
-        Some(fraction) => Some(fedkt_queries(pool, fraction)?),
-        None => how.size,
-    };
-    let total = kept.unwrap_or(public.len());
-    let mixed = match &how.mix {
-        Some(mix) => (mix.share * total as f64).round() as usize,
-        None => 0,
-    };
-    if kept.is_some() || mixed > 0 {
-        let kept = total - mixed;
-        ensure!(
-            how.queries.is_some() || kept <= public.len(),
-            "public: a size of {kept}, but there are only {} samples",
-            public.len()
-        );
-        let chosen = stream.child("kept", 0).draws().choose(public.len(), kept);
-        public = public.pick(&chosen);
-    }
-    let whole = public.samples.ids().to_vec();
-    if let Some(mix) = how.mix.as_ref().filter(|_| mixed > 0) {
-        let more = other(&mix.set)?.train.samples;
-        ensure!(
-            mixed <= more.len(),
-            "public.mix: {mixed} samples of `{}`, which has only {}",
-            mix.set.name(),
-            more.len()
-        );
-        let chosen = stream.child("mixed", 0).draws().choose(more.len(), mixed);
-        let more = more.pick(&chosen);
-        let samples = PublicSamples {
-            samples: joined(&public.samples, &more),
-            labelled: None,
-            truth: None,
-        };
-        let mixed = more.ids().to_vec();
-        return Ok((samples, Taken { whole, mixed }));
-    }
-    ensure!(
-        !public.is_empty(),
-        "there are no public samples{}; take a larger share",
-        match how.queries {
-            Some(share) => format!(
-                ": a share of {share} (`public.queries`) of {pool} public and test samples is less than one"
-            ),
-            None => String::new(),
-        }
-    );
-    let taken = Taken {
-        whole,
-        mixed: Vec::new(),
-    };
-    let samples = PublicSamples {
-        samples: public.samples.clone(),
-        labelled: how.labelled.then(|| public.clone()),
-        truth: (!matches!(how.from, PublicFrom::Set(_))).then_some(public),
-    };
-    Ok((samples, taken))
-}
-
-/// The rows that the weights of their classes leave, drawn at random.
-fn weighted(examples: &Examples, weights: &[f64], stream: &Stream) -> Result<Examples> {
-    let classes = examples
-        .classes()
-        .context("public.classes: the samples do not have one class each")?;
-    let largest = weights.iter().copied().fold(0.0, f64::max);
-    let mut rows = Vec::new();
-    for (class, weight) in weights.iter().enumerate() {
-        let of = |row: &usize| classes[*row] as usize == class;
-        let of: Vec<usize> = (0..classes.len()).filter(of).collect();
-        let kept = floor_share(weight / largest, of.len());
-        let mut draws = stream.child("class", class as u64).draws();
-        rows.extend(draws.choose(of.len(), kept).into_iter().map(|at| of[at]));
-    }
-    rows.sort_unstable();
-    Ok(examples.pick(&rows))
-}
-
-/// Training and test rows as rows of one storage, the training rows in front, and no test rows. A
-/// row's id is its place in the whole set.
-fn pooled(train: &Examples, test: &Examples) -> Result<(Examples, Examples)> {
-    let whole = |view: &Examples| Samples::all(view.samples.inputs().clone());
-    let inputs = joined(&whole(train), &whole(test));
-    let labels = match (&**train.labels(), &**test.labels()) {
-        (Labels::Classes { of, classes }, Labels::Classes { of: more, .. }) => Labels::Classes {
-            of: [&of[..], more].concat(),
-            classes: *classes,
-        },
-        (Labels::Multi(of), Labels::Multi(more)) => {
-            Labels::Multi(concatenate(Axis(0), &[of.view(), more.view()])?)
-        }
-        (Labels::Pixels(of), Labels::Pixels(more)) => {
-            let all = concatenate(Axis(0), &[of.of(), more.of()])?;
-            let objects = of.objects().zip(more.objects());
-            let objects = objects.map(|(of, more)| concatenate(Axis(0), &[of, more]));
-            let objects = objects.transpose()?;
-            Labels::Pixels(Masks::new(of.classes(), of.size(), all, objects)?)
-        }
-        (Labels::Images(of), Labels::Images(more)) => {
-            let all = concatenate(Axis(0), &[of.of(), more.of()])?;
-            Labels::Images(Images::new(of.shape(), all)?)
-        }
-        (Labels::Numbers(of), Labels::Numbers(more)) => Labels::Numbers(of.join(more)?),
-        _ => bail!("training and test rows have labels of two kinds"),
-    };
-    let all = Examples::all(inputs.inputs().clone(), Arc::new(labels))?;
-    let before = train.samples.inputs().len();
-    let of = |view: &Examples, before: usize| -> Vec<usize> {
-        let ids = view.samples.ids().iter();
-        ids.map(|id| *id as usize + before).collect()
-    };
-    let rows = [of(train, 0), of(test, before)].concat();
-    Ok((all.pick(&rows), all.pick(&[])))
-}
-
-/// The rows of both, those of `first` in front; as plain numbers unless both are of one kind.
-pub(crate) fn joined(first: &Samples, then: &Samples) -> Samples {
-    let [mut inputs, more] = [first, then].map(|samples| {
-        let ids = samples.ids().iter();
-        let rows: Vec<usize> = ids.map(|id| *id as usize).collect();
-        samples.inputs().select(&rows)
-    });
-    if let Err(more) = append(&mut inputs, more) {
-        let values = |samples: Inputs| Samples::all(Arc::new(samples)).values().into_iter();
-        let shape = inputs.shape();
-        let data = values(inputs).chain(values(more)).collect();
-        inputs = Inputs::Dense { shape, data };
-    }
-    Samples::all(Arc::new(inputs))
-}
-
-/// Says that all test rows are of one of several classes, as a file that is sorted by class gives
-/// them; `None` if they are not, or too few to tell.
-fn of_one_class(tests: &Examples, classes: &[String]) -> Option<String> {
-    const FEW: usize = 10;
-    let of = tests.classes().filter(|of| of.len() >= FEW)?;
-    let same = classes.len() > 1 && of.iter().all(|class| *class == of[0]);
-    same.then(|| {
-        let auc = if classes.len() == 2 { ", and `auc` is missing" } else { "" };
-        format!(
-            "all {} test rows are of the class `{}`: how well a model tells the {} classes apart is not measured{auc}",
-            of.len(),
-            classes[of[0] as usize],
-            classes.len()
-        )
-    })
-}
-
-/// Names the labels that no test row has, or that no test row lacks; `None` if there are none.
-fn of_one_value(tests: &Examples, labels: &[String]) -> Option<String> {
-    let Labels::Multi(of) = &**tests.labels() else {
-        return None;
-    };
-    let some = |label: usize, value: i8| {
-        let mut ids = tests.samples.ids().iter();
-        ids.any(|id| of[[*id as usize, label]] == value)
-    };
-    let same = labels.iter().enumerate();
-    let same: Vec<String> = same
-        .filter(|(label, _)| !some(*label, 0) || !some(*label, 1))
-        .map(|(_, name)| format!("`{name}`"))
-        .collect();
-    (!same.is_empty()).then(|| {
-        let score = if same.len() == labels.len() {
-            "there is no `mauc`"
-        } else {
-            "`mauc` is a mean over the others"
-        };
-        format!(
-            "{} of {} labels are the same in all test rows that have them, so {score}: {}",
-            same.len(),
-            labels.len(),
-            first_names(&same, 5)
-        )
-    })
-}
-
-/// The first rows of every class, as many of each as keep the proportions.
-fn first(examples: Examples, limit: Option<usize>) -> Result<Examples> {
-    match limit.filter(|limit| *limit < examples.len()) {
-        Some(limit) => {
-            Ok(examples.pick(&Groups::of(&examples).take(limit, |_, _, k| (0..k).collect())?))
-        }
-        None => Ok(examples),
-    }
-}
-
-/// Rows at random from every class, `total` of them, as many of each as keep the proportions.
-fn of_every_class(examples: &Examples, total: usize, stream: &Stream) -> Result<Vec<usize>> {
-    let choose = |group, n, k| stream.child("class", group as u64).draws().choose(n, k);
-    Groups::of(examples).take(total, choose)
-}
-
-/// Takes the rows at these ascending positions out of `from`.
-pub(crate) fn cut(from: &mut Examples, rows: &[usize]) -> Examples {
-    let out = from.pick(rows);
-    let rest: Vec<usize> = (0..from.len())
-        .filter(|row| rows.binary_search(row).is_err())
-        .collect();
-    *from = from.pick(&rest);
-    out
 }

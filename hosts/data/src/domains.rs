@@ -1,6 +1,6 @@
 //! Clients whose images look different: each belongs to a domain, and is tested in its own.
 
-use crate::build::joined;
+use crate::rows::joined;
 use anyhow::{Context, Result, ensure};
 use fl_core::{Examples, Inputs, Samples, Task};
 use std::sync::Arc;

@@ -1,8 +1,6 @@
 //! New inputs that are computed from the old ones: random features, and principal components of
 //! public rows.
 
-use crate::build::Assembled;
-use crate::section::DataSpec;
 use anyhow::{Context, Result, bail, ensure};
 use fl_core::portable::{add_product, product};
 use fl_core::settings::above;
@@ -121,24 +119,16 @@ impl Features {
         })
     }
 
-    /// What it does to rows that are for `own`, the other settings must allow.
-    pub(crate) fn fits(&self, spec: &DataSpec, own: &Task) -> Result<()> {
-        ensure!(
-            spec.undersampled.is_none(),
-            "features have no pixels to predict, which `undersampled` asks for; leave one of them out"
-        );
-        ensure!(
-            spec.public.is_some() || !matches!(self, Self::PrincipalComponents(_)),
-            "principal components are of public samples alone; give `public`"
-        );
-        self.task(own).map(drop)
+    /// Whether it is computed from public samples.
+    pub(crate) fn needs_public(&self) -> bool {
+        matches!(self, Self::PrincipalComponents(_))
     }
 
     /// Returns the map of inputs to features.
     ///
     /// # Errors
     /// If the public samples have fewer components than are wanted.
-    fn map(&self, inputs: usize, public: Option<&Samples>) -> Result<FeatureMap> {
+    pub(crate) fn map(&self, inputs: usize, public: Option<&Samples>) -> Result<FeatureMap> {
         let width = self.width();
         let random = |seed: u64, scale: f64| {
             let stream = Stream::root(seed).child("random-features", inputs as u64);
@@ -336,25 +326,4 @@ impl FeatureMap {
         }
         Ok(())
     }
-}
-
-/// Puts features in the place of the inputs of all rows of a run.
-pub(crate) fn put(all: &mut Assembled, how: &Features) -> Result<()> {
-    let task = how.task(&all.task)?;
-    let public = all.public.as_ref().map(|public| &public.samples);
-    let map = how.map(all.task.width(), public)?;
-    all.plain = Some(all.row_sets());
-    all.task = task;
-    let own = all.clients.iter_mut().chain(&mut all.client_validation);
-    let own = own.chain(&mut all.client_tests);
-    let own = own.chain([&mut all.test]).chain(&mut all.validation);
-    let mut views: Vec<&mut Samples> = own.map(|view| &mut view.samples).collect();
-    if let Some(public) = &mut all.public {
-        views.push(&mut public.samples);
-        let labelled = public.labelled.iter_mut().chain(&mut public.truth);
-        views.extend(labelled.map(|view| &mut view.samples));
-    }
-    map.apply(views)?;
-    all.features = Some(map);
-    Ok(())
 }

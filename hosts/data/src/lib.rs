@@ -4,6 +4,7 @@
 //! the others. The rules of splits are in [`partition`] and [`published`]; [`split`](mod@split)
 //! draws. What a set is, `fl-data-kit` says.
 
+mod assembled;
 mod build;
 mod data_section;
 mod domains;
@@ -14,16 +15,21 @@ mod other_scale;
 mod overview;
 pub mod partition;
 mod public;
+mod public_rows;
 mod public_size;
 pub mod published;
+mod rows;
 pub mod section;
+mod seen_rows;
 mod shared_rows;
 pub mod split;
 pub mod split_spec;
+mod test_notes;
 mod test_rows;
 mod undersampled;
 
-pub use build::{Assembled, PublicSamples, RowIdentity, build, build_identified};
+pub use assembled::{Assembled, PublicSamples, RowIdentity};
+pub use build::{build, build_identified};
 pub use domains::Domains;
 pub use feature_noise::FeatureNoise;
 pub use features::{FeatureMap, Features};

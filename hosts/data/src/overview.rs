@@ -1,6 +1,6 @@
 //! What each client gets, before a run.
 
-use crate::build::Assembled;
+use crate::assembled::Assembled;
 use fl_core::{Examples, TaskKind};
 use fl_data_kit::column_match::shortened;
 use serde_json::{Value as Json, json};

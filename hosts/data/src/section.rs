@@ -16,6 +16,7 @@ use crate::partition::{check_covering, check_first_classes, class_blocks};
 use crate::public::{Public, PublicFrom};
 use crate::public_size::too_many;
 use crate::published;
+use crate::rows::cut;
 use crate::split_spec::{
     MAX_CLIENTS, PublishedSplit, Sizes, Split, check_files, check_shares, check_users,
 };
@@ -23,7 +24,7 @@ use crate::test_rows::{OwnTests, OwnTestsOf};
 use crate::undersampled::Undersampled;
 use anyhow::{Error, Result, anyhow, bail, ensure};
 use fl_core::settings::Step;
-use fl_core::{Task, TaskKind};
+use fl_core::{Examples, Stream, Task, TaskKind};
 use fl_data_kit::{Normalise, SetSpec, Use, dataset::Problem};
 use std::path::{Path, PathBuf};
 
@@ -295,6 +296,93 @@ impl DataSpec {
         }
     }
 
+    /// What `test` does to the rows of the set, the other settings must allow.
+    fn fits_tests(&self, test: &OwnTests) -> Result<()> {
+        let split = self.split();
+        let from = self.public.as_ref().map(|public| &public.from);
+        let divided = matches!(from, Some(PublicFrom::HalfOfTest | PublicFrom::Tabular));
+        if test.in_files() {
+            ensure!(
+                matches!(split, Split::ByFile | Split::ByUser | Split::Own),
+                "`own: files` needs files that are a client's own: take `split: by-file`, `by-user` or `own`, or a share, such as `own: 0.25`"
+            );
+            ensure!(
+                test.of == OwnTestsOf::Train && test.by_class,
+                "`of` and `by-class` are for a share of the rows; with `own: files` leave them out"
+            );
+            ensure!(
+                self.feature_noise.is_none(),
+                "`feature-noise` goes by the numbers of rows, which test files have too; take a share, such as `own: 0.25`"
+            );
+            ensure!(
+                !divided,
+                "`own: files` gives the test rows to the clients, so `public` cannot divide them"
+            );
+            return Ok(());
+        }
+        if test.of == OwnTestsOf::Train {
+            return Ok(());
+        }
+        ensure!(
+            !matches!(split, Split::Own),
+            "the set's test rows are not the clients'; take `of: train`"
+        );
+        ensure!(
+            !matches!(split, Split::ByFile | Split::ByUser | Split::Published(_)),
+            "the split says only who owns the training rows; take `of: train`"
+        );
+        ensure!(
+            !divided,
+            "`of: all` gives the test rows to the clients, so `public` cannot divide them; take `of: train`"
+        );
+        ensure!(
+            self.domains.is_none(),
+            "`domains` shows the common test rows in every domain, and `of: all` leaves none; take `of: train`"
+        );
+        Ok(())
+    }
+
+    /// What `how` does to rows that are for `own`, the other settings must allow.
+    fn fits_features(&self, how: &Features, own: &Task) -> Result<()> {
+        ensure!(
+            self.undersampled.is_none(),
+            "features have no pixels to predict, which `undersampled` asks for; leave one of them out"
+        );
+        ensure!(
+            self.public.is_some() || !how.needs_public(),
+            "principal components are of public samples alone; give `public`"
+        );
+        how.task(own).map(drop)
+    }
+
+    /// Takes the rows that client `k` tests with out of `own`, the rows of its node, or returns
+    /// those of `test`, the test rows that its node file names; `None` if it has none of its own.
+    /// With the `stream` of [`build`](crate::build) they are the rows that the client would test
+    /// with if `own` were its file in `split: by-file`.
+    ///
+    /// # Errors
+    /// If there are less than two rows, or no test rows.
+    pub fn tests_of_node(
+        &self,
+        k: usize,
+        own: &mut Examples,
+        test: Examples,
+        stream: &Stream,
+    ) -> Result<Option<Examples>> {
+        let Some(how) = &self.test else {
+            return Ok(None);
+        };
+        if how.in_files() {
+            ensure!(
+                !test.is_empty(),
+                "`data.test.own: files`: its node file names no test rows; give `test`, or `holdout`"
+            );
+            return Ok(Some(test));
+        }
+        let rows = how.draw(k, own, &stream.child("test", k as u64))?;
+        Ok(Some(cut(own, &rows)))
+    }
+
     /// What several settings must fulfil together if this is what the set is for.
     pub(crate) fn fits(&self, own: &Task) -> Result<()> {
         let wrong = self.unfit(own).into_iter();
@@ -350,7 +438,7 @@ impl DataSpec {
         let order = checked(&self.class_order, |order| self.check_order(order, own));
         let normalise = checked(&self.normalise, |by| self.set.check_normalise(own, by));
         let public = checked(&self.public, |of| of.fits(&self.set, own));
-        let test = checked(&self.test, |test| test.fits(self));
+        let test = checked(&self.test, |test| self.fits_tests(test));
         let domains = checked(&self.domains, |of| of.check(own).map_err(Error::msg));
         let noise = checked(&self.feature_noise, |of| of.fits(&self.set, own, clients));
         let undersampled = match &self.undersampled {
@@ -361,7 +449,7 @@ impl DataSpec {
             None => Ok(()),
         };
         let features = match &self.features {
-            Some(how) => how.fits(self, own),
+            Some(how) => self.fits_features(how, own),
             None => Ok(()),
         };
         [

@@ -1,8 +1,5 @@
 //! Test rows of a client's own: those that its model is judged on, and that no client trains with.
 
-use crate::build::cut;
-use crate::public::PublicFrom;
-use crate::section::DataSpec;
 use crate::split::Groups;
 use crate::split_spec::Split;
 use anyhow::{Context, Result, ensure};
@@ -98,52 +95,6 @@ impl OwnTests {
         self.own == OwnRows::Files
     }
 
-    /// What it does to the rows of the set, the other settings must allow.
-    pub(crate) fn fits(&self, spec: &DataSpec) -> Result<()> {
-        let split = spec.split();
-        let from = spec.public.as_ref().map(|public| &public.from);
-        let divided = matches!(from, Some(PublicFrom::HalfOfTest | PublicFrom::Tabular));
-        if self.in_files() {
-            ensure!(
-                matches!(split, Split::ByFile | Split::ByUser | Split::Own),
-                "`own: files` needs files that are a client's own: take `split: by-file`, `by-user` or `own`, or a share, such as `own: 0.25`"
-            );
-            ensure!(
-                self.of == OwnTestsOf::Train && self.by_class,
-                "`of` and `by-class` are for a share of the rows; with `own: files` leave them out"
-            );
-            ensure!(
-                spec.feature_noise.is_none(),
-                "`feature-noise` goes by the numbers of rows, which test files have too; take a share, such as `own: 0.25`"
-            );
-            ensure!(
-                !divided,
-                "`own: files` gives the test rows to the clients, so `public` cannot divide them"
-            );
-            return Ok(());
-        }
-        if self.of == OwnTestsOf::Train {
-            return Ok(());
-        }
-        ensure!(
-            !matches!(split, Split::Own),
-            "the set's test rows are not the clients'; take `of: train`"
-        );
-        ensure!(
-            !matches!(split, Split::ByFile | Split::ByUser | Split::Published(_)),
-            "the split says only who owns the training rows; take `of: train`"
-        );
-        ensure!(
-            !divided,
-            "`of: all` gives the test rows to the clients, so `public` cannot divide them; take `of: train`"
-        );
-        ensure!(
-            spec.domains.is_none(),
-            "`domains` shows the common test rows in every domain, and `of: all` leaves none; take `of: train`"
-        );
-        Ok(())
-    }
-
     /// Positions of the rows that client `k` of these rows tests with, ascending; none if its test
     /// rows are in files of their own.
     ///
@@ -166,36 +117,6 @@ impl OwnTests {
         } else {
             Ok(draws(0, rows, aside))
         }
-    }
-}
-
-impl DataSpec {
-    /// Takes the rows that client `k` tests with out of `own`, the rows of its node, or returns
-    /// those of `test`, the test rows that its node file names; `None` if it has none of its own.
-    /// With the `stream` of [`build`](crate::build) they are the rows that the client would test
-    /// with if `own` were its file in `split: by-file`.
-    ///
-    /// # Errors
-    /// If there are less than two rows, or no test rows.
-    pub fn tests_of_node(
-        &self,
-        k: usize,
-        own: &mut Examples,
-        test: Examples,
-        stream: &Stream,
-    ) -> Result<Option<Examples>> {
-        let Some(how) = &self.test else {
-            return Ok(None);
-        };
-        if how.in_files() {
-            ensure!(
-                !test.is_empty(),
-                "`data.test.own: files`: its node file names no test rows; give `test`, or `holdout`"
-            );
-            return Ok(Some(test));
-        }
-        let rows = how.draw(k, own, &stream.child("test", k as u64))?;
-        Ok(Some(cut(own, &rows)))
     }
 }
 

@@ -1,7 +1,28 @@
 //! [`Column`]: the columns of a table.
 
 use crate::file::{Names, OwnColumn, RawColumn, RawTable};
-use crate::results::Rounds;
+
+/// The rounds that a number is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rounds {
+    /// The last with the measure, or the whole run.
+    Last,
+    /// One.
+    One(u64),
+    /// That with the best value.
+    Best,
+}
+
+/// Follows the name of a measure.
+impl std::fmt::Display for Rounds {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Last => Ok(()),
+            Self::One(round) => write!(f, " in round {round}"),
+            Self::Best => f.write_str(" in the best round"),
+        }
+    }
+}
 
 /// How the seeds of a row are combined in one cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

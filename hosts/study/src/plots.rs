@@ -1,9 +1,10 @@
 //! Plots of a table: measurements by round, or by a value of the grid.
 
+use crate::columns::Rounds;
 use crate::columns::usual_names;
 use crate::file::{Names, RawPlot, RawTable};
 use crate::model::{By, Item, Plot, Position, Table};
-use crate::results::{Rounds, RunResult, RunResults, values};
+use crate::results::{RunResult, RunResults, values};
 use crate::stats::Sample;
 use fl_report::{Picture, Spot};
 use std::collections::BTreeSet;

@@ -1,5 +1,6 @@
 //! [`RunResult`]: the results of a run, by name.
 
+use crate::columns::Rounds;
 use crate::model::RunSpec;
 use anyhow::Context;
 use fl_core::privacy::Observer;
@@ -217,28 +218,6 @@ impl RunResult {
     /// Returns its duration in seconds, which a run with an accountant does not state.
     pub fn seconds(&self) -> Option<f64> {
         self.run.summary.as_ref()?.outcome.seconds
-    }
-}
-
-/// The rounds that a number is of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rounds {
-    /// The last with the measure, or the whole run.
-    Last,
-    /// One.
-    One(u64),
-    /// That with the best value.
-    Best,
-}
-
-/// Follows the name of a measure.
-impl std::fmt::Display for Rounds {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Last => Ok(()),
-            Self::One(round) => write!(f, " in round {round}"),
-            Self::Best => f.write_str(" in the best round"),
-        }
     }
 }
 

@@ -1,10 +1,10 @@
 //! Tables of run results: Markdown for people, CSV for programs.
 
 use crate::cells::{Rounding, cell, digits_of, minus, number, shown, signed, unmarked};
-use crate::columns::{Column, ColumnKind, Show};
+use crate::columns::{Column, ColumnKind, Rounds, Show};
 use crate::model::{RunSpec, Table};
 use crate::plots::pictures;
-use crate::results::{Rounds, RunResult, RunResults, values};
+use crate::results::{RunResult, RunResults, values};
 use crate::stats::{Paired, Sample, paired};
 use fl_report::{NEGATIVE_TRANSFER, Run, Section, is_alone, worse_than_alone};
 use std::collections::{BTreeMap, BTreeSet};

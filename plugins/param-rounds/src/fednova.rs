@@ -1,5 +1,6 @@
 //! FedNova: normalised changes (Wang et al. 2020).
-use crate::local::{Extra, learnt};
+use crate::learnt::learnt;
+use crate::local::Extra;
 use crate::rounds::{Family, RoundRule, Rounds, Shared};
 use crate::slots::{AGGREGATOR, COHORT, MODEL};
 use fl_core::prelude::*;

@@ -1,13 +1,10 @@
 //! The client's side of every round: training from the server's parameters, and attackers' answers.
+use crate::family::Family;
+use crate::learnt::learnt;
 use crate::personal::Trains;
-use crate::rounds::{Family, RoundRule};
-use crate::slots::{AGGREGATOR, ATTACK, COHORT, LABELS, MODEL, PRIVACY, TRAIN};
-use fl_core::message::Votes;
+use crate::slots::{ATTACK, MODEL};
 use fl_core::prelude::*;
-use fl_core::{AuxiliaryLoss, Examples, FeatureLoss, Labels, Length};
-use fl_plugin_dp_sgd as dp_sgd;
-use ndarray::Array2;
-use std::sync::Arc;
+use fl_core::{AuxiliaryLoss, Examples, FeatureLoss, Length};
 
 /// The result of training from the server's parameters.
 pub(crate) struct Trained {
@@ -31,36 +28,7 @@ pub(crate) struct Extra<'a> {
     pub training: Option<&'a Training>,
 }
 
-impl<'p> Family<'p> {
-    /// Declares FedAvg's exchange, with the training of `rule`. A mechanism releases the change by
-    /// training, or each of its steps.
-    pub fn trains<R: RoundRule>(self, rule: &'p R) -> Declared<'p, Params, Params> {
-        let settings = self.settings;
-        let trained = TRAIN.answered_by(move |client, global| {
-            if client.has(&dp_sgd::SLOT) {
-                client.parametric(&MODEL)?.set_params(global)?;
-                let rate = settings.local.rate(client.round_number());
-                let sampling = settings.sampling.as_ref();
-                dp_sgd::train(client, &MODEL, sampling, (&settings.local, rate))?;
-                return Ok(client.parametric(&MODEL)?.params());
-            }
-            let examples = learnt(client)?;
-            rule.train(self, client, &examples, global)
-        });
-        let trained = trained.to(&COHORT).each_round().into(&AGGREGATOR);
-        let trained = trained.shares(self.share);
-        let hidden = match dp_sgd::lots(settings.sampling.as_ref(), &settings.local) {
-            Some(lots) => trained.releases_steps(&dp_sgd::SLOT, lots),
-            None if self.by_gradients => trained.releases_difference(&PRIVACY),
-            None => trained.trains().releases_difference(&PRIVACY),
-        };
-        hidden.forged_by(&ATTACK, move |client, global, honest| {
-            self.forged(client, global, honest, |client, half| {
-                rule.train(self, client, half, global)
-            })
-        })
-    }
-
+impl Family<'_> {
     /// Trains on these examples from `global`, and from its own parameters where it shares none.
     pub(crate) fn train(
         self,
@@ -144,35 +112,4 @@ impl<'p> Family<'p> {
 /// Applies `f` to every two numbers, in 64 bits.
 pub(crate) fn zip(a: &Params, b: &Params, f: impl Fn(f64, f64) -> f64) -> Result<Params> {
     a.zip(b, |a, b| f(a.into(), b.into()) as f32)
-}
-
-/// Returns the client's own examples, with the labels that it learns.
-pub(crate) fn learnt(client: &mut Client) -> Result<Examples> {
-    let own = client.own().clone();
-    let (true, Labels::Classes { of, classes }) = (client.has(&LABELS), &**own.labels()) else {
-        ensure!(
-            !client.has(&LABELS),
-            "parts.labels changes classes, and these examples do not have one class each"
-        );
-        return Ok(own);
-    };
-    let ids = own.samples.ids();
-    let column = Array2::from_shape_fn((ids.len(), 1), |(row, _)| of[ids[row] as usize]);
-    let votes = Votes::new(ids.to_vec(), column, *classes);
-    let inbox = Inbox::new(vec![ClientMessage::new(client.id(), 1.0, votes)])?;
-    let given = client.attack(&LABELS, None, &inbox)?;
-    ensure!(
-        given.rows == ids && given.voters() == 1 && given.classes() == *classes,
-        "parts.labels: gave other examples, classes or voters than it got"
-    );
-    let mut labels = of.clone();
-    for (id, class) in ids.iter().zip(&given.labels) {
-        labels[*id as usize] = *class;
-    }
-    let labels = Labels::Classes {
-        of: labels,
-        classes: *classes,
-    };
-    let all = Examples::all(own.samples.inputs().clone(), Arc::new(labels))?;
-    Ok(all.pick(&ids.iter().map(|id| *id as usize).collect::<Vec<_>>()))
 }

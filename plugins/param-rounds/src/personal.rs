@@ -1,7 +1,7 @@
 //! Models of the clients' own: what clients share of the model and what stays with them, the first
 //! model that they begin with, and fine-tuning after the last round.
-use crate::local::learnt;
-use crate::rounds::Family;
+use crate::family::Family;
+use crate::learnt::learnt;
 use crate::slots::MODEL;
 use fl_core::prelude::*;
 use fl_core::{Parametric, parameters_in};

@@ -1,5 +1,6 @@
 //! SCAFFOLD: control variates (Karimireddy et al. 2020, algorithm 1).
-use crate::local::{Extra, learnt, zip};
+use crate::learnt::learnt;
+use crate::local::{Extra, zip};
 use crate::rounds::{Family, RoundRule, Rounds, Shared};
 use crate::slots::{AGGREGATOR, COHORT, MODEL};
 use fl_core::MeanOfParams;

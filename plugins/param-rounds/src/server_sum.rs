@@ -1,5 +1,6 @@
 //! A sum of clipped updates that the server releases.
-use crate::local::{Extra, learnt};
+use crate::learnt::learnt;
+use crate::local::Extra;
 use crate::rounds::Family;
 use crate::slots::{AGGREGATOR, COHORT};
 use fl_core::prelude::*;

@@ -2,13 +2,15 @@
 
 mod build;
 mod layers;
+mod net_spec;
 mod numbers;
 mod outline;
 pub mod presets;
 #[cfg(test)]
 mod tests;
 
-pub use layers::{Conv, Conv1d, Embedding, Layer, Layers, NetSpec, Residual, Window};
+pub use layers::{Conv, Conv1d, Embedding, Layer, Layers, Residual, Window};
+pub use net_spec::NetSpec;
 pub use numbers::Numbers;
 pub use outline::{LayerOutline, Outline, outline};
 

@@ -1,6 +1,6 @@
 //! What a kernel is given.
 
-use super::queue::Buffer;
+use super::buffer::Buffer;
 use std::marker::PhantomData;
 
 /// An argument of a kernel: a number, a struct of numbers, or a position in a buffer.

@@ -1,7 +1,6 @@
 //! A card with its kernels.
 
 use super::functions::{Functions, Handle, functions};
-use super::stream::MEMBERS;
 use crate::cuda::meeting::Meetings;
 use crate::cuda::sets::Sets;
 use anyhow::{Context, ensure};
@@ -13,6 +12,9 @@ use std::sync::atomic::AtomicU64;
 #[cfg(test)]
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+/// The most models that one launch works for (`MEMBERS` in kernels/common.cuh).
+pub const MEMBERS: usize = 8;
 
 /// A loaded kernel.
 #[derive(Clone, Copy, Debug)]

@@ -6,12 +6,15 @@
 #![allow(unsafe_code, reason = "the driver's interface is C")]
 
 mod argument;
+mod buffer;
 mod card;
 mod functions;
 mod queue;
 mod stream;
 
 pub use argument::{Argument, Position};
+pub use buffer::Buffer;
 pub use card::Card;
-pub use queue::{Buffer, Queue, int};
-pub(super) use stream::{MEMBERS, Work};
+pub(super) use card::MEMBERS;
+pub use queue::{Queue, int};
+pub(super) use stream::Work;

@@ -1,6 +1,7 @@
 //! A queue of work for a card: buffers, copies and launches.
 
 use super::argument::Argument;
+use super::buffer::Buffer;
 use super::card::Card;
 use super::functions::{Functions, Handle, OUT_OF_MEMORY, functions};
 use super::stream::{Stream, THREADS, Work};
@@ -11,29 +12,6 @@ use std::ffi::{c_uint, c_void};
 use std::ptr::null_mut;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
-
-/// Numbers of 32 bits on a card.
-#[derive(Debug)]
-pub struct Buffer {
-    stream: Arc<Stream>,
-    pub(super) address: u64,
-    len: usize,
-}
-
-impl Drop for Buffer {
-    fn drop(&mut self) {
-        let (address, bytes) = (self.address, 4 * self.len.max(1) as u64);
-        // a card that fails says so at its next work
-        let _ = self.stream.does(Work::Free { address, bytes });
-    }
-}
-
-impl Buffer {
-    /// Returns how many numbers it holds.
-    pub fn len(&self) -> usize {
-        self.len
-    }
-}
 
 /// A queue of work for a card, done in the order of the calls.
 #[derive(Clone, Debug)]

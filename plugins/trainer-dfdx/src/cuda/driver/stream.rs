@@ -1,6 +1,6 @@
 //! A stream of the driver, and the work that it gets: at once, or together with that of others.
 
-use super::card::{Card, Kernel};
+use super::card::{Card, Kernel, MEMBERS};
 use super::functions::{Functions, Handle, functions};
 use fl_core::Result;
 use std::ffi::c_void;
@@ -9,9 +9,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Threads of a block in which each thread computes one number.
 pub(super) const THREADS: u32 = 256;
-
-/// The most models that one launch works for (`MEMBERS` in kernels/common.cuh).
-pub const MEMBERS: usize = 8;
 
 /// A stream, until its last buffer is dropped.
 #[derive(Debug)]

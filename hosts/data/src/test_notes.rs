@@ -1,0 +1,49 @@
+//! What test rows of one kind leave unmeasured.
+
+use fl_core::{Examples, Labels, first_names};
+
+/// Says that all test rows are of one of several classes, as a file that is sorted by class gives
+/// them; `None` if they are not, or too few to tell.
+pub(crate) fn of_one_class(tests: &Examples, classes: &[String]) -> Option<String> {
+    const FEW: usize = 10;
+    let of = tests.classes().filter(|of| of.len() >= FEW)?;
+    let same = classes.len() > 1 && of.iter().all(|class| *class == of[0]);
+    same.then(|| {
+        let auc = if classes.len() == 2 { ", and `auc` is missing" } else { "" };
+        format!(
+            "all {} test rows are of the class `{}`: how well a model tells the {} classes apart is not measured{auc}",
+            of.len(),
+            classes[of[0] as usize],
+            classes.len()
+        )
+    })
+}
+
+/// Names the labels that no test row has, or that no test row lacks; `None` if there are none.
+pub(crate) fn of_one_value(tests: &Examples, labels: &[String]) -> Option<String> {
+    let Labels::Multi(of) = &**tests.labels() else {
+        return None;
+    };
+    let some = |label: usize, value: i8| {
+        let mut ids = tests.samples.ids().iter();
+        ids.any(|id| of[[*id as usize, label]] == value)
+    };
+    let same = labels.iter().enumerate();
+    let same: Vec<String> = same
+        .filter(|(label, _)| !some(*label, 0) || !some(*label, 1))
+        .map(|(_, name)| format!("`{name}`"))
+        .collect();
+    (!same.is_empty()).then(|| {
+        let score = if same.len() == labels.len() {
+            "there is no `mauc`"
+        } else {
+            "`mauc` is a mean over the others"
+        };
+        format!(
+            "{} of {} labels are the same in all test rows that have them, so {score}: {}",
+            same.len(),
+            labels.len(),
+            first_names(&same, 5)
+        )
+    })
+}
