@@ -14,10 +14,16 @@ use std::ops::Bound;
 const ELSEWHERE: &str =
     "if a library or a Python module has it, name that under `plugins` or with --plugin";
 /// Names that parts had, and what to write in their place.
-const GONE: [(&str, &str); 1] = [(
-    "param-rounds",
-    "each of its methods is a protocol of its own, with the same settings: `fedavg`, `fedprox` (`mu`), `scaffold` and `fednova` (`correction`), `feddf` (`fuse`), `fedgen` (`generate`), `dp-fedavg` (`parts.server-privacy`)",
-)];
+const GONE: [(&str, &str); 2] = [
+    (
+        "clustered-rounds",
+        "each of its methods is a protocol of its own, with the same settings: `fesem` (`assign: distance`), `ifca` (`assign: loss`)",
+    ),
+    (
+        "param-rounds",
+        "each of its methods is a protocol of its own, with the same settings: `fedavg`, `fedprox` (`mu`), `scaffold` and `fednova` (`correction`), `feddf` (`fuse`), `fedgen` (`generate`), `dp-fedavg` (`parts.server-privacy`)",
+    ),
+];
 
 /// The name that a user means: one that differs from `name` in case and hyphens only, as in papers
 /// (`FedPer`, `LG-FedAvg`), or else the nearest.

@@ -183,7 +183,7 @@ fn models(
     Ok(written)
 }
 
-/// What `clustered-rounds` calls its models, each of which is one of slot `model`.
+/// What methods with several centres call their models, each of which is one of slot `model`.
 const CENTRE: &str = "centre";
 
 /// A kept model, made again from its content; its name is its slot's, and for a client's own

@@ -23,12 +23,6 @@ settings! {
     }
 }
 
-impl Default for FeSem {
-    fn default() -> Self {
-        fl_core::settings::defaults()
-    }
-}
-
 impl ClusterRule for FeSem {
     fn divide(
         &self,

@@ -1,7 +1,6 @@
 #![doc = include_str!("../README.md")]
 
 mod centres;
-mod clustered_rounds;
 pub mod clusters;
 mod distance;
 pub mod em;
@@ -9,7 +8,6 @@ mod fesem;
 mod ifca;
 
 pub use centres::Centres;
-pub use clustered_rounds::{Assign, ClusteredRounds};
 pub use clusters::{ClusterRule, ClusterSettings, Clusters, Shared};
 pub use fesem::FeSem;
 pub use ifca::Ifca;

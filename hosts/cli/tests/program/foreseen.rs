@@ -136,7 +136,7 @@ fn settings_that_need_more_clients_or_samples_are_found_before_the_run() {
         (
             "fesem",
             &["parts.cohort={use: power-of-choice}"],
-            "it chooses by the clients' losses, and protocol `clustered-rounds` has no global model",
+            "it chooses by the clients' losses, and protocol `fesem` has no global model",
         ),
         (
             "fedavg",

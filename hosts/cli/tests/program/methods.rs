@@ -4,35 +4,22 @@ use crate::common::{fails, json, out, quick, root};
 use std::fs;
 
 #[test]
-fn exact_a_method_of_its_own_comes_to_what_its_family_comes_to() {
-    let dir = tempfile::tempdir().unwrap();
-    for spec in ["fesem", "ifca"] {
-        let path = quick(spec);
-        let text = fs::read_to_string(&path).unwrap();
-        assert!(text.contains("use: clustered-rounds"), "{spec}");
-        let own = text.replace("use: clustered-rounds", &format!("use: {spec}"));
-        let alone = dir.path().join(format!("{spec}.yaml"));
-        fs::write(&alone, own.replace(", assign: loss", "")).unwrap();
-        let digest = |spec: &str, out: &str| {
-            let run = json(dir.path(), &["run", spec, "--json", "--out", out]);
-            run["digest"].as_str().unwrap().to_string()
-        };
-        let of_family = digest(&path, &format!("{spec}-family"));
-        let of_own = digest(alone.to_str().unwrap(), &format!("{spec}-own"));
-        assert_eq!(of_family, of_own, "{spec}");
-    }
-}
-
-#[test]
 fn a_name_that_is_gone_names_its_successors() {
     let dir = tempfile::tempdir().unwrap();
     let text = fs::read_to_string(quick("fedavg")).unwrap();
     let path = dir.path().join("old.yaml");
-    fs::write(&path, text.replace("use: fedavg", "use: param-rounds")).unwrap();
-    let (code, error) = fails(dir.path(), &["check", path.to_str().unwrap()]);
-    assert_eq!(code, 2, "{error}");
-    let told = "`param-rounds` is not a protocol any more: each of its methods is a protocol of its own, with the same settings: `fedavg`, `fedprox` (`mu`), `scaffold`";
-    assert!(error.contains(told), "{error}");
+    for (gone, first) in [
+        ("param-rounds", "`fedavg`, `fedprox` (`mu`), `scaffold`"),
+        ("clustered-rounds", "`fesem` (`assign: distance`), `ifca`"),
+    ] {
+        fs::write(&path, text.replace("use: fedavg", &format!("use: {gone}"))).unwrap();
+        let (code, error) = fails(dir.path(), &["check", path.to_str().unwrap()]);
+        assert_eq!(code, 2, "{error}");
+        let told = format!(
+            "`{gone}` is not a protocol any more: each of its methods is a protocol of its own, with the same settings: {first}"
+        );
+        assert!(error.contains(&told), "{error}");
+    }
 }
 
 #[test]

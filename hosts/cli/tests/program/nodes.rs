@@ -485,11 +485,7 @@ fn exact_nodes_measure_on_test_rows_of_their_own_as_one_process_does() {
         ("0.3", "use: fedavg", "own"),
         ("files", "use: fedavg", "own"),
         ("0.3", "use: fedper, share: [weight]", "clients"),
-        (
-            "files",
-            "use: clustered-rounds, clusters: 2, assign: loss",
-            "clients",
-        ),
+        ("files", "use: ifca, clusters: 2", "clients"),
     ]
     .into_iter()
     .enumerate()

@@ -34,18 +34,8 @@ fn exact_own_test_rows_give_one_digest_on_threads_wire_processes_and_after_a_sto
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
     for protocol in [
-        "fedavg",
-        "solo",
-        "clustered-rounds",
-        "fedper",
-        "fedrep",
-        "ditto",
-        "feddyn",
-        "moon",
-        "fedproto",
-        "fedtgp",
-        "fedgh",
-        "fedamp",
+        "fedavg", "solo", "ifca", "fedper", "fedrep", "ditto", "feddyn", "moon", "fedproto",
+        "fedtgp", "fedgh", "fedamp",
     ] {
         let text = SPEC.replace("PROTOCOL", protocol);
         let text = match protocol {
@@ -59,9 +49,7 @@ fn exact_own_test_rows_give_one_digest_on_threads_wire_processes_and_after_a_sto
             "fedtgp" => half().replace(MEAN, "prototypes: { use: trainable-prototypes }"),
             "fedgh" => half().replace(&format!("  {MEAN}\n"), ""),
             "fedproto" => half().replace(MEAN, "prototypes: { use: mean-of-features }"),
-            "clustered-rounds" => {
-                text.replace("rounds: 10", "rounds: 10, clusters: 2, assign: loss")
-            }
+            "ifca" => text.replace("rounds: 10", "rounds: 10, clusters: 2"),
             "solo" => text
                 .replace(", rounds: 10", "")
                 .replace(&format!("  {MEAN}\n"), ""),
