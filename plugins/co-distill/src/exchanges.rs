@@ -136,17 +136,14 @@ impl CoDistill {
         let model = model.needs(Ability::TaskLoss);
         let first = [&self.pretrain, &self.warm_up].into_iter().flatten();
         let model = first.fold(model, |model, training| training.needs(model));
-        let mut model = match self.reply {
+        let model = match self.reply {
             Reply::Hard => model,
             Reply::Ensemble => self.needs_labels(model),
         };
-        if self.order.weight().is_some() {
-            model = model.needs(Ability::Parameters);
-        }
-        if self.filter_on == Some(FilterOn::Features) {
-            model = model.needs(Ability::Features);
-        }
+        let by_features = self.filter_on == Some(FilterOn::Features);
         model
+            .needs_if(self.order.weight().is_some(), Ability::Parameters)
+            .needs_if(by_features, Ability::Features)
     }
 
     /// Requires of a model that it learns what the ensemble makes of the clients' labels.

@@ -469,7 +469,7 @@ impl Bench<'_> {
             return Ok(());
         }
         let (anchor, up) = (map(|v| v + 0.5), map(|_| 0.1));
-        let forced = |property, pass: &FitOptions<'_>| -> Held<Params> {
+        let trained = |property, pass: &FitOptions<'_>| -> Held<Params> {
             let mut model = self.model(1)?;
             run(property, &self.place, || {
                 model.parametric().map_or(Ok(()), |m| m.set_params(&params))
@@ -480,43 +480,32 @@ impl Bench<'_> {
             })?;
             Ok(self.params(&mut model)?.unwrap_or_default())
         };
-        let free = forced(PULL, &self.short())?;
-        let pulled = forced(
-            PULL,
-            &FitOptions {
-                proximal: Some((0.5, &anchor)),
-                ..self.short()
-            },
-        )?;
+        let free = trained(PULL, &self.short())?;
+        let lowers = |property, pass, of: &dyn Fn(&Params) -> f64, told: [&str; 2]| {
+            let (with, without) = (of(&trained(property, &pass)?), of(&free));
+            self.must(property, with < without, || {
+                let [before, after] = told;
+                let [with, without] = [with, without].map(digits);
+                format!("{before}{with}{after} with and {without} without")
+            })
+        };
+        let pulled = FitOptions {
+            proximal: Some((0.5, &anchor)),
+            ..self.short()
+        };
         let far = |p: &Params| {
             p.0.iter()
                 .map(|(k, v)| crate::compare::distance(v, &anchor.0[k]))
                 .sum::<f64>()
         };
-        let (with, without) = (far(&pulled), far(&free));
-        self.must(PULL, with < without, || {
-            format!(
-                "{} from it with and {} without",
-                digits(with),
-                digits(without)
-            )
-        })?;
-        let drifted = forced(
-            DRIFT,
-            &FitOptions {
-                gradient_offset: Some(&up),
-                ..self.short()
-            },
-        )?;
+        lowers(PULL, pulled, &far, ["", " from it"])?;
+        let drifted = FitOptions {
+            gradient_offset: Some(&up),
+            ..self.short()
+        };
         let sum = |p: &Params| p.iter().map(|v| f64::from(*v)).sum::<f64>();
-        let (with, without) = (sum(&drifted), sum(&free));
-        self.must(DRIFT, with < without, || {
-            format!(
-                "a gradient offset of 0.1 everywhere: the parameters add up to {} with and {} without",
-                digits(with),
-                digits(without)
-            )
-        })
+        let told = "a gradient offset of 0.1 everywhere: the parameters add up to ";
+        lowers(DRIFT, drifted, &sum, [told, ""])
     }
 
     /// Returns two samples to differentiate at.

@@ -44,14 +44,10 @@ impl Protocol for GenerateAndDistill {
         let teacher = TEACHER.spec().lasting().published_if(published);
         let teacher = self.local.needs(teacher.needs(Ability::TaskLoss));
         let teacher = teacher.needs(Ability::InputGradient);
-        let mut student = STUDENT.spec().at_server();
-        student = student.needs(Ability::Loss(self.mimic.loss()));
-        if self.mimic == Mimic::Kl {
-            student = student.needs(Ability::SoftTargets);
-        }
-        if self.terms.mimic > 0.0 {
-            student = student.needs(Ability::InputGradient);
-        }
+        let student = (STUDENT.spec().at_server())
+            .needs(Ability::Loss(self.mimic.loss()))
+            .needs_if(self.mimic == Mimic::Kl, Ability::SoftTargets)
+            .needs_if(self.terms.mimic > 0.0, Ability::InputGradient);
         let mut all = Declaration::new()
             .rounds(self.warm_up + self.rounds)
             .measures([Measurement::server(&STUDENT)])
@@ -65,14 +61,10 @@ impl Protocol for GenerateAndDistill {
             .slot(student)
             .slot(self.maker());
         if self.discriminates() {
-            let mut discriminator = DISCRIMINATOR
-                .spec()
-                .lasting()
+            let discriminator = (DISCRIMINATOR.spec().lasting())
                 .with_task(self.judges())
-                .needs(Ability::InputGradient);
-            if self.game == Game::Linear {
-                discriminator = discriminator.needs(Ability::Loss(Loss::Mse));
-            }
+                .needs(Ability::InputGradient)
+                .needs_if(self.game == Game::Linear, Ability::Loss(Loss::Mse));
             all = all.slot(discriminator);
         }
         let train = TRAIN.answered_by(|client, _| self.train(client));
