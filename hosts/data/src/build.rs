@@ -9,7 +9,9 @@ use crate::public_rows::take_public;
 use crate::rows::{cut, first, origins, pooled, renumbered};
 use crate::section::DataSpec;
 use crate::seen_rows::{SeenRows, Taken, of_ids};
-use crate::shared_rows::{RowSet, digest_of_rows, hashes, overlaps, owned_twice, row_hashes};
+use crate::shared_rows::{
+    RowHash, RowSet, digest_of_rows, hashes, overlaps, owned_twice, row_hashes,
+};
 use crate::split::{Groups, by_file, by_user, clients_of_users, extremes, split};
 use crate::split_spec::Split;
 use crate::test_notes::{of_one_class, of_one_value};
@@ -46,256 +48,14 @@ pub fn build_identified(spec: &DataSpec, dir: &Path, stream: &Stream) -> Result<
 }
 
 fn assemble(spec: &DataSpec, dir: &Path, stream: &Stream, identify: bool) -> Result<Assembled> {
-    check_ranges(spec).context("data")?;
-    // those of a user's own files are checked once they have been read
-    if let Some(own) = spec.set.task() {
-        spec.fits(&own)?;
-    }
-    // with `split: own` no client has these rows, and nodes compare their own
-    let others = match spec.split() {
-        Split::Own => Vec::new(),
-        _ => spec.public_sets().collect(),
-    };
-    let mut same = others.iter();
-    let shared = same.find_map(|public| spec.set.shared_source(public, dir));
-    let compared = !others.is_empty() && shared.is_none();
-    // published test rows of a set may equal its training rows by chance
-    let looks = spec.set.of_a_user() || !others.is_empty();
-    let (mut seen, mut hashed) = (SeenRows::default(), SeenRows::default());
-    let Set {
-        train,
-        test,
-        validation,
-        normalise,
-        sources,
-        test_sources,
-        mut classes,
-        columns,
-        mut notes,
-        inferred,
-        mut hidden_notes,
-    } = load_seen(
-        &spec.set,
-        dir,
-        spec.normalise.as_ref(),
-        &mut |rows, test| {
-            if looks {
-                (seen.own, seen.tested) = (hashes(rows).collect(), hashes(test).collect());
-            }
-            if identify {
-                hashed.own = row_hashes(rows);
-                if spec.set.of_a_user() || spec.pools_tests() || spec.tests_in_files() {
-                    hashed.tested = row_hashes(test);
-                }
-            }
-        },
-    )
-    .and_then(|set| numbered(spec, set))?;
-    let own_rows = RowSet::of(seen.own.iter().copied());
-    let of_tests = inferred.iter().any(|found| found.of_test_rows);
-    let mut inferred: Vec<String> = inferred.into_iter().map(|found| found.text).collect();
-    if spec.set.of_a_user() && !of_tests && own_rows.count(seen.tested.iter().copied()) > 0 {
-        inferred.push("rows of the clients' files are test rows as well".into());
-    }
-    if let Some(order) = spec.class_order.as_ref().filter(|_| !classes.is_empty()) {
-        classes = order.iter().map(|old| classes[*old].clone()).collect();
-    }
-    spec.fits(&train.task())?;
-    let name = spec.set.name();
-    ensure!(!train.is_empty(), "data set `{name}` has no training rows");
-    hidden_notes.extend(spec.limit.notes((train.len(), test.len())));
-    let mut train = first(train, spec.limit.train)?;
-    let mut test = first(test, spec.limit.test)?;
-    if spec.pools_tests() {
-        (train, test) = pooled(&train, &test)?;
-        seen.own.append(&mut seen.tested);
-        hashed.own.append(&mut hashed.tested);
-    }
-
-    let (mut public, mut taken) = (None, Taken::default());
-    if let Some(how) = &spec.public {
-        let mut other = |set: &SetSpec| {
-            let loaded = load_seen(set, dir, normalise.as_ref(), &mut |rows, _| {
-                seen.others.push(hashes(rows).collect());
-                if identify {
-                    hashed.others.push(row_hashes(rows));
-                }
-            });
-            let loaded = loaded.context("the public set")?;
-            let found = |note: &String| loaded.inferred.iter().any(|found| found.text == *note);
-            let form = loaded.notes.iter().filter(|note| !found(note));
-            notes.extend(form.map(|note| format!("public samples: {note}")));
-            let lost = loaded.hidden_notes.iter();
-            hidden_notes.extend(lost.map(|note| format!("public samples: {note}")));
-            // labels that are not used need not have the same classes
-            if how.labelled {
-                numbered(spec, loaded)
-            } else {
-                Ok(loaded)
-            }
-        };
-        let stream = stream.child("public", 0);
-        let (samples, rows) = take_public(how, &mut train, &mut test, &mut other, &stream)?;
-        let labels = samples.labelled.as_ref().map(|of| &**of.labels());
-        if let (Labels::Numbers(own), Some(Labels::Numbers(open))) = (&**train.labels(), labels) {
-            own.fits(open).context("the labels of the public samples")?;
-        }
-        (public, taken) = (Some(samples), rows);
-    }
-    ensure!(!train.is_empty(), "no samples are left for the clients");
-    ensure!(
-        spec.pools_tests() || !test.is_empty(),
-        "no samples are left to test with"
-    );
-
-    let mut twice = None;
-    // nodes have rows, and test rows, of their own
-    let at_nodes = matches!(spec.split(), Split::Own);
-    if looks && !at_nodes {
-        let how = spec.public.as_ref();
-        let from = match how.map(|how| &how.from) {
-            Some(PublicFrom::Tabular) => &seen.own,
-            _ => &seen.tested,
-        };
-        let tested = of_ids(test.samples.ids(), from);
-        let open = how.map_or(Vec::new(), |how| seen.public(how, &taken));
-        let own = of_ids(train.samples.ids(), &seen.own);
-        twice = owned_twice(&seen.own, &sources);
-        let of = origins(&train, &sources);
-        hidden_notes.extend(overlaps((&own, &of), &tested, &open, twice.as_ref()));
-        match sources_of_other_scale(&train.samples, &of, &sources) {
-            Some(told) => hidden_notes.push(told),
-            None => {
-                let public = public.as_ref().map(|of| ("public rows", &of.samples));
-                let others = [Some(("test rows", &test.samples)), public];
-                let others = others.into_iter().flatten();
-                hidden_notes.extend(others.filter_map(|rows| other_scale(&train.samples, rows)));
-            }
-        }
-    }
-    if spec.set.of_a_user() {
-        hidden_notes.extend(of_one_class(&test, &classes));
-        hidden_notes.extend(of_one_value(&test, &classes));
-    }
-
-    let (number, name) = (spec.clients(), spec.set.name());
-    if spec.set.of_a_user() {
-        inferred.extend(shown_by_settings(spec));
-    }
-    if let Some(what) = shared {
-        inferred.push(format!("{what} is the clients' and public as well"));
-    }
-    if compared && own_rows.count(seen.others.iter().flatten().copied()) > 0 {
-        inferred.push(format!(
-            "rows of `{name}` are the clients' and public as well"
-        ));
-    }
-    let (drawn, owner_of) = (stream.child("split", 0), || origins(&train, &sources));
-    let parts = match spec.split() {
-        Split::ByFile => by_file(&owner_of(), sources.len(), number, name),
-        Split::ByUser => by_user(&owner_of(), sources.len(), number, name, &drawn),
-        how => split(
-            &Groups::to_split(&train, spec.label_groups),
-            &how,
-            number,
-            name,
-            &drawn,
-        ),
-    }
-    .with_context(|| format!("`split`: splitting `{name}`"))?;
-    let uneven = if at_nodes {
-        Vec::new()
-    } else {
-        extremes(&parts.sizes())
-    };
-    let mut client_tests = Vec::new();
-    if spec.tests_in_files() && !at_nodes {
-        let sources = (&sources[..], &test_sources[..]);
-        let (tests, note) = in_files(spec, &test, sources, &drawn)?;
-        client_tests = tests;
-        notes.extend(note);
-    }
-    let owners = match spec.split() {
-        Split::ByFile | Split::ByUser if sources.len() == number => {
-            sources.into_iter().map(|source| source.name).collect()
-        }
-        _ => Vec::new(),
-    };
-    let mut clients: Vec<Examples> = parts.clients.iter().map(|rows| train.pick(rows)).collect();
-    let identity = identify.then(|| {
-        let public = spec.public.as_ref();
-        let public = public.map_or(Vec::new(), |how| hashed.public(how, &taken));
-        hashed.identity(&clients, &client_tests, public)
-    });
-    if let Some(how) = spec.test.as_ref().filter(|how| !how.in_files()) {
-        let mut all = Vec::new();
-        for (k, own) in clients.iter_mut().enumerate().filter(|_| !at_nodes) {
-            let rows = how.draw(k, own, &stream.child("test", k as u64))?;
-            all.extend(rows.iter().map(|row| parts.clients[k][*row]));
-            client_tests.push(cut(own, &rows));
-        }
-        if spec.pools_tests() {
-            test = train.pick(&all);
-        }
-        // as below
-        inferred.push("a client's test rows depend on its number of rows".into());
-    }
-    if spec.test.is_some() {
-        inferred.push(MEASURED.into());
-    }
-    let mut client_validation = vec![];
-    if spec.validation != 0.0 {
-        for (k, own) in clients.iter_mut().enumerate() {
-            let aside = floor_share(spec.validation, own.len());
-            let rows = stream
-                .child("validation", k as u64)
-                .draws()
-                .choose(own.len(), aside);
-            client_validation.push(cut(own, &rows));
-        }
-        // one row more changes the draw, and so, many of the rows that are left for training
-        inferred.push("a client's validation rows depend on its number of rows".into());
-    }
-    if let Some(domains) = &spec.domains {
-        domains.turn_all(&mut clients)?;
-        domains.turn_all(&mut client_validation)?;
-        domains.turn_all(&mut client_tests)?;
-        let of_domain;
-        (test, of_domain) = domains.test(&test, clients.len())?;
-        if spec.test.is_none() {
-            client_tests = of_domain;
-        }
-    }
-    if let Some(noise) = &spec.feature_noise {
-        let views = [&mut clients[..], &mut client_validation, &mut client_tests];
-        noise.add(views, &stream.child("feature-noise", 0))?;
-        // a row more in front of others moves their numbers
-        inferred.push("the noise on a row (`data.feature-noise`) depends on its number".into());
-    }
-    let mut all = Assembled {
-        task: train.task(),
-        clients,
-        client_tests,
-        own_tests: spec.test.is_some(),
-        client_validation,
-        public,
-        test,
-        validation,
-        owners,
-        classes,
-        columns,
-        notes,
-        uneven,
-        hidden_notes,
-        inferred,
-        digest: identify.then(|| fl_core::hex(&digest_of_rows(hashed.own))),
-        identity,
-        normalise,
-        features: None,
-        plain: None,
-        inherited: Vec::new(),
-        twice: twice.filter(|_| matches!(spec.split(), Split::ByFile | Split::ByUser)),
-    };
+    let mut set = LoadedSet::load(spec, dir, stream, identify)?;
+    set.take_public(dir)?;
+    set.compare_rows();
+    let owned = set.share_out()?;
+    set.take_tests(&owned)?;
+    set.take_validation();
+    set.turn_and_blur()?;
+    let mut all = set.all;
     if let Some(how) = &spec.undersampled {
         undersample(&mut all, how)?;
     }
@@ -303,6 +63,336 @@ fn assemble(spec: &DataSpec, dir: &Path, stream: &Stream, identify: bool) -> Res
         put_features(&mut all, how)?;
     }
     Ok(all)
+}
+
+/// The clients' set while it becomes the data of a run.
+struct LoadedSet<'a> {
+    spec: &'a DataSpec,
+    stream: &'a Stream,
+    identify: bool,
+    /// Training rows that no client has yet.
+    train: Examples,
+    sources: Vec<Source>,
+    test_sources: Vec<Source>,
+    seen: SeenRows<u64>,
+    hashed: SeenRows<RowHash>,
+    /// Whether its rows are compared with test rows and public rows.
+    looks: bool,
+    /// All its training rows, if no public row may be one of them.
+    apart: Option<RowSet>,
+    /// Its public rows.
+    taken: Taken,
+    /// The data of the run, as far as they are known.
+    all: Assembled,
+}
+
+impl<'a> LoadedSet<'a> {
+    fn load(spec: &'a DataSpec, dir: &Path, stream: &'a Stream, identify: bool) -> Result<Self> {
+        check_ranges(spec).context("data")?;
+        // those of a user's own files are checked once they have been read
+        if let Some(own) = spec.set.task() {
+            spec.fits(&own)?;
+        }
+        // with `split: own` no client has these rows, and nodes compare their own
+        let others: Vec<&SetSpec> = match spec.split() {
+            Split::Own => Vec::new(),
+            _ => spec.public_sets().collect(),
+        };
+        let mut same = others.iter();
+        let shared = same.find_map(|public| spec.set.shared_source(public, dir));
+        // published test rows of a set may equal its training rows by chance
+        let looks = spec.set.of_a_user() || !others.is_empty();
+        let (mut seen, mut hashed) = (SeenRows::default(), SeenRows::default());
+        let set = load_seen(
+            &spec.set,
+            dir,
+            spec.normalise.as_ref(),
+            &mut |rows, test| {
+                if looks {
+                    (seen.own, seen.tested) = (hashes(rows).collect(), hashes(test).collect());
+                }
+                if identify {
+                    hashed.own = row_hashes(rows);
+                    if spec.set.of_a_user() || spec.pools_tests() || spec.tests_in_files() {
+                        hashed.tested = row_hashes(test);
+                    }
+                }
+            },
+        );
+        let set = set.and_then(|set| numbered(spec, set))?;
+        let own_rows = RowSet::of(seen.own.iter().copied());
+        let of_tests = set.inferred.iter().any(|found| found.of_test_rows);
+        let mut inferred: Vec<String> = set.inferred.into_iter().map(|found| found.text).collect();
+        if spec.set.of_a_user() && !of_tests && own_rows.count(seen.tested.iter().copied()) > 0 {
+            inferred.push("rows of the clients' files are test rows as well".into());
+        }
+        if spec.set.of_a_user() {
+            inferred.extend(shown_by_settings(spec));
+        }
+        let compared = !others.is_empty() && shared.is_none();
+        if let Some(what) = shared {
+            inferred.push(format!("{what} is the clients' and public as well"));
+        }
+        let mut classes = set.classes;
+        if let Some(order) = spec.class_order.as_ref().filter(|_| !classes.is_empty()) {
+            classes = order.iter().map(|old| classes[*old].clone()).collect();
+        }
+        spec.fits(&set.train.task())?;
+        let name = spec.set.name();
+        ensure!(
+            !set.train.is_empty(),
+            "data set `{name}` has no training rows"
+        );
+        let mut hidden_notes = set.hidden_notes;
+        hidden_notes.extend(spec.limit.notes((set.train.len(), set.test.len())));
+        let mut train = first(set.train, spec.limit.train)?;
+        let mut test = first(set.test, spec.limit.test)?;
+        if spec.pools_tests() {
+            (train, test) = pooled(&train, &test)?;
+            seen.own.append(&mut seen.tested);
+            hashed.own.append(&mut hashed.tested);
+        }
+        let all = Assembled {
+            task: train.task(),
+            clients: Vec::new(),
+            client_tests: Vec::new(),
+            own_tests: spec.test.is_some(),
+            client_validation: Vec::new(),
+            public: None,
+            test,
+            validation: set.validation,
+            owners: Vec::new(),
+            classes,
+            columns: set.columns,
+            notes: set.notes,
+            uneven: Vec::new(),
+            hidden_notes,
+            inferred,
+            digest: None,
+            identity: None,
+            normalise: set.normalise,
+            features: None,
+            plain: None,
+            inherited: Vec::new(),
+            twice: None,
+        };
+        Ok(Self {
+            spec,
+            stream,
+            identify,
+            train,
+            sources: set.sources,
+            test_sources: set.test_sources,
+            seen,
+            hashed,
+            looks: looks && !matches!(spec.split(), Split::Own),
+            apart: compared.then_some(own_rows),
+            taken: Taken::default(),
+            all,
+        })
+    }
+
+    /// Takes the public rows out, or loads them.
+    fn take_public(&mut self, dir: &Path) -> Result<()> {
+        let (spec, identify, all) = (self.spec, self.identify, &mut self.all);
+        if let Some(how) = &spec.public {
+            let (seen, hashed) = (&mut self.seen, &mut self.hashed);
+            let (notes, hidden_notes) = (&mut all.notes, &mut all.hidden_notes);
+            let normalise = all.normalise.as_ref();
+            let mut other = |set: &SetSpec| {
+                let loaded = load_seen(set, dir, normalise, &mut |rows, _| {
+                    seen.others.push(hashes(rows).collect());
+                    if identify {
+                        hashed.others.push(row_hashes(rows));
+                    }
+                });
+                let loaded = loaded.context("the public set")?;
+                let found = |note: &String| loaded.inferred.iter().any(|found| found.text == *note);
+                let form = loaded.notes.iter().filter(|note| !found(note));
+                notes.extend(form.map(|note| format!("public samples: {note}")));
+                let lost = loaded.hidden_notes.iter();
+                hidden_notes.extend(lost.map(|note| format!("public samples: {note}")));
+                // labels that are not used need not have the same classes
+                if how.labelled {
+                    numbered(spec, loaded)
+                } else {
+                    Ok(loaded)
+                }
+            };
+            let (train, test) = (&mut self.train, &mut all.test);
+            let stream = self.stream.child("public", 0);
+            let (samples, rows) = take_public(how, train, test, &mut other, &stream)?;
+            let labels = samples.labelled.as_ref().map(|of| &**of.labels());
+            if let (Labels::Numbers(own), Some(Labels::Numbers(open))) = (&**train.labels(), labels)
+            {
+                own.fits(open).context("the labels of the public samples")?;
+            }
+            (all.public, self.taken) = (Some(samples), rows);
+        }
+        ensure!(
+            !self.train.is_empty(),
+            "no samples are left for the clients"
+        );
+        ensure!(
+            spec.pools_tests() || !all.test.is_empty(),
+            "no samples are left to test with"
+        );
+        Ok(())
+    }
+
+    /// Notes what clients' rows, test rows and public rows have in common.
+    fn compare_rows(&mut self) {
+        let (spec, train, sources, all) = (self.spec, &self.train, &self.sources, &mut self.all);
+        if self.looks {
+            let how = spec.public.as_ref();
+            let from = match how.map(|how| &how.from) {
+                Some(PublicFrom::Tabular) => &self.seen.own,
+                _ => &self.seen.tested,
+            };
+            let tested = of_ids(all.test.samples.ids(), from);
+            let open = how.map_or(Vec::new(), |how| self.seen.public(how, &self.taken));
+            let own = of_ids(train.samples.ids(), &self.seen.own);
+            let twice = owned_twice(&self.seen.own, sources);
+            let of = origins(train, sources);
+            let notes = &mut all.hidden_notes;
+            notes.extend(overlaps((&own, &of), &tested, &open, twice.as_ref()));
+            match sources_of_other_scale(&train.samples, &of, sources) {
+                Some(told) => notes.push(told),
+                None => {
+                    let public = all.public.as_ref().map(|of| ("public rows", &of.samples));
+                    let others = [Some(("test rows", &all.test.samples)), public];
+                    let others = others.into_iter().flatten();
+                    notes.extend(others.filter_map(|rows| other_scale(&train.samples, rows)));
+                }
+            }
+            all.twice = twice.filter(|_| matches!(spec.split(), Split::ByFile | Split::ByUser));
+        }
+        if spec.set.of_a_user() {
+            let (test, classes) = (&all.test, &all.classes);
+            all.hidden_notes.extend(of_one_class(test, classes));
+            all.hidden_notes.extend(of_one_value(test, classes));
+        }
+        let mut open = self.seen.others.iter().flatten().copied();
+        if self
+            .apart
+            .as_ref()
+            .is_some_and(|own| own.count(&mut open) > 0)
+        {
+            all.inferred.push(format!(
+                "rows of `{}` are the clients' and public as well",
+                spec.set.name()
+            ));
+        }
+    }
+
+    /// Shares the training rows out; returns the rows of each client. Test rows in clients' files
+    /// are theirs.
+    fn share_out(&mut self) -> Result<Vec<Vec<usize>>> {
+        let (spec, train, sources, all) = (self.spec, &self.train, &self.sources, &mut self.all);
+        let (number, name) = (spec.clients(), spec.set.name());
+        let (drawn, owner_of) = (self.stream.child("split", 0), || origins(train, sources));
+        let parts = match spec.split() {
+            Split::ByFile => by_file(&owner_of(), sources.len(), number, name),
+            Split::ByUser => by_user(&owner_of(), sources.len(), number, name, &drawn),
+            how => {
+                let groups = Groups::to_split(train, spec.label_groups);
+                split(&groups, &how, number, name, &drawn)
+            }
+        };
+        let parts = parts.with_context(|| format!("`split`: splitting `{name}`"))?;
+        if !matches!(spec.split(), Split::Own) {
+            all.uneven = extremes(&parts.sizes());
+            if spec.tests_in_files() {
+                let sources = (&sources[..], &self.test_sources[..]);
+                let (tests, note) = in_files(spec, &all.test, sources, &drawn)?;
+                all.client_tests = tests;
+                all.notes.extend(note);
+            }
+        }
+        if matches!(spec.split(), Split::ByFile | Split::ByUser) && sources.len() == number {
+            all.owners = sources.iter().map(|source| source.name.clone()).collect();
+        }
+        let clients = parts.clients.iter().map(|rows| train.pick(rows));
+        all.clients = clients.collect();
+        if self.identify {
+            let public = spec.public.as_ref();
+            let public = public.map_or(Vec::new(), |how| self.hashed.public(how, &self.taken));
+            let identity = self
+                .hashed
+                .identity(&all.clients, &all.client_tests, public);
+            all.identity = Some(identity);
+            let rows = std::mem::take(&mut self.hashed.own);
+            all.digest = Some(fl_core::hex(&digest_of_rows(rows)));
+        }
+        Ok(parts.clients)
+    }
+
+    /// Takes a share of each client's rows, `owned`, for its tests.
+    fn take_tests(&mut self, owned: &[Vec<usize>]) -> Result<()> {
+        let (spec, all) = (self.spec, &mut self.all);
+        if let Some(how) = spec.test.as_ref().filter(|how| !how.in_files()) {
+            let mut tested = Vec::new();
+            // nodes have rows, and test rows, of their own
+            let at_nodes = matches!(spec.split(), Split::Own);
+            for (k, own) in all.clients.iter_mut().enumerate().filter(|_| !at_nodes) {
+                let rows = how.draw(k, own, &self.stream.child("test", k as u64))?;
+                tested.extend(rows.iter().map(|row| owned[k][*row]));
+                all.client_tests.push(cut(own, &rows));
+            }
+            if spec.pools_tests() {
+                all.test = self.train.pick(&tested);
+            }
+            // as below
+            let what = "a client's test rows depend on its number of rows";
+            all.inferred.push(what.into());
+        }
+        if spec.test.is_some() {
+            all.inferred.push(MEASURED.into());
+        }
+        Ok(())
+    }
+
+    fn take_validation(&mut self) {
+        let (share, all) = (self.spec.validation, &mut self.all);
+        if share == 0.0 {
+            return;
+        }
+        for (k, own) in all.clients.iter_mut().enumerate() {
+            let mut draws = self.stream.child("validation", k as u64).draws();
+            let rows = draws.choose(own.len(), floor_share(share, own.len()));
+            all.client_validation.push(cut(own, &rows));
+        }
+        // one row more changes the draw, and so, many of the rows that are left for training
+        let what = "a client's validation rows depend on its number of rows";
+        all.inferred.push(what.into());
+    }
+
+    /// Puts clients into their domains, and noise on their features.
+    fn turn_and_blur(&mut self) -> Result<()> {
+        let (spec, all) = (self.spec, &mut self.all);
+        if let Some(domains) = &spec.domains {
+            domains.turn_all(&mut all.clients)?;
+            domains.turn_all(&mut all.client_validation)?;
+            domains.turn_all(&mut all.client_tests)?;
+            let of_domain;
+            (all.test, of_domain) = domains.test(&all.test, all.clients.len())?;
+            if spec.test.is_none() {
+                all.client_tests = of_domain;
+            }
+        }
+        if let Some(noise) = &spec.feature_noise {
+            let views = [
+                &mut all.clients[..],
+                &mut all.client_validation,
+                &mut all.client_tests,
+            ];
+            noise.add(views, &self.stream.child("feature-noise", 0))?;
+            // a row more in front of others moves their numbers
+            let what = "the noise on a row (`data.feature-noise`) depends on its number";
+            all.inferred.push(what.into());
+        }
+        Ok(())
+    }
 }
 
 /// The set with its classes in the order of the spec.
