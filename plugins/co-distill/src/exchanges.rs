@@ -57,9 +57,9 @@ impl CoDistill {
             .grows_by("rounds")
             .measures([
                 Measurement::server(&STUDENT),
-                Measurement::clients(&MODEL),
                 Measurement::number("taught.samples"),
             ])
+            .measures(self.evaluate_clients.then(|| Measurement::clients(&MODEL)))
             .measures(judged.flat_map(label_metrics::measures))
             .measures(filter_metrics::measures())
             .slot(self.model())
@@ -131,7 +131,8 @@ impl CoDistill {
     }
 
     fn model(&self) -> SlotSpec {
-        let model = MODEL.spec().lasting().published_if(true).through(&SAMPLING);
+        let model = MODEL.spec().lasting().through(&SAMPLING);
+        let model = model.published_if(self.evaluate_clients);
         let model = self.local.needs(self.distil.needs(model));
         let model = model.needs(Ability::TaskLoss);
         let first = [&self.pretrain, &self.warm_up].into_iter().flatten();

@@ -54,7 +54,9 @@ impl Protocol for CoDistill {
             self.evaluate(server, round)
         })?;
         state.warn(server, self.rounds);
-        server.keep_clients(&MODEL)?;
+        if self.evaluate_clients {
+            server.keep_clients(&MODEL)?;
+        }
         if server.has(&STUDENT) {
             server.keep_model(&STUDENT)
         } else {
@@ -306,7 +308,10 @@ impl CoDistill {
         if server.has(&STUDENT) {
             server.evaluate(round, &STUDENT)?;
         }
-        server.evaluate_clients(round, &MODEL)
+        if self.evaluate_clients {
+            server.evaluate_clients(round, &MODEL)?;
+        }
+        Ok(())
     }
 }
 

@@ -126,7 +126,7 @@ pub fn exposed(
     }
     for slot in parts.slots().iter().filter(|slot| slot.shown) {
         if !slot.through.iter().any(|through| releases(through)) {
-            all.add(&[Observer::Readers], &shown(slot.name));
+            all.add(&SHOWN_TO, &shown(slot.name));
         }
     }
     all
@@ -168,6 +168,9 @@ fn beside(label: &str, needs: RequiredInputs, releases: &dyn Fn(&str) -> bool) -
     told.map(|what| format!("with its answer to `{label}` a client sends {what}"))
         .collect()
 }
+
+/// Who sees what results show of clients' models. Clients send it to the server.
+pub(crate) const SHOWN_TO: [Observer; 2] = [Observer::Server, Observer::Readers];
 
 /// Returns the disclosure of results that show the clients' models in `slot`.
 pub(crate) fn shown(slot: &str) -> String {

@@ -1,7 +1,7 @@
 //! Releases at the server, and their privacy cost.
 
 use crate::ledger::budget::{PaidRelease, cost};
-use crate::ledger::exposure::shown;
+use crate::ledger::exposure::{SHOWN_TO, shown};
 use crate::message::{self, AnyMessage, MessageType};
 use crate::privacy::{Noise, Observer, Protections};
 use crate::server::RunState;
@@ -91,7 +91,7 @@ impl RunState<'_> {
         if own.is_some_and(|s| s.through.iter().any(|t| parts.releases(t))) {
             Ok(())
         } else {
-            self.expose(&[Observer::Readers], &shown(slot))
+            self.expose(&SHOWN_TO, &shown(slot))
         }
     }
 

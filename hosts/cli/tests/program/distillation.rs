@@ -1,7 +1,7 @@
 //! Federated distillation as a user runs it: bytes, filters, privacy, and mistakes reported
 //! clearly.
 
-use crate::common::{fails, fl, json, quick, root};
+use crate::common::{fails, fl, json, out, quick, root};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
@@ -287,13 +287,23 @@ fn what_cannot_be_guaranteed_is_said_and_a_budget_is_kept() {
             "{answer}"
         );
     }
-    // readers are shown the clients' own models, which no noise has touched
+    // clients send scores of their own models, which no noise has touched, and readers see them
     let path = spec(dir, "", &format!("{MEAN}\n{noise}"));
-    let set = ["check", &path, "--set", "budget.epsilon=22"];
-    let (code, said) = fails(dir, &set);
-    assert_eq!(code, 2);
-    let who = "cannot be kept against readers of the results: data that this observer sees have no price: results show the clients' own models (`model`)";
-    assert!(said.contains(who), "{said}");
+    for (against, name) in [
+        ("readers", "readers of the results"),
+        ("server", "the server"),
+    ] {
+        let budget = format!("budget={{epsilon: 22, against: {against}}}");
+        let set = ["check", &path, "--set", &budget];
+        let (code, said) = fails(dir, &set);
+        assert_eq!(code, 2);
+        let who = format!(
+            "cannot be kept against {name}: data that this observer sees have no price: results show the clients' own models (`model`)"
+        );
+        assert!(said.contains(&who), "{said}");
+        let unseen = [&set[..], &["--set", "protocol.evaluate-clients=false"]].concat();
+        out(dir, &unseen);
+    }
 }
 
 #[test]

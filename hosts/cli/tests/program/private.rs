@@ -627,6 +627,8 @@ fn a_budget_ends_distillation_with_the_last_labels_that_were_paid_for() {
     let spec = root().join("specs/quick/ds-fl.yaml");
     let run = |name: &str, sets: &[&str]| {
         let mut args = vec!["run", spec.to_str().unwrap(), "--out", name, "--json"];
+        // the server gets labels only
+        args.extend(["--set", "protocol.evaluate-clients=false"]);
         sets.iter().for_each(|set| args.extend(["--set", set]));
         json(dir.path(), &args)
     };
