@@ -130,6 +130,9 @@ impl Node {
                 let kept = self.home.read(&request.run.id, id);
                 let kept = self.withheld(kept)?;
                 self.same_data(id, &kept)?;
+                let read = self.ledger.catch_up();
+                self.withheld(read)?;
+                self.keeps_budget()?;
             }
             let told = Unpriced::beside(self.served.maker.parts.has("accountant"));
             let examples = told.tell(|| data.len() as u64);
@@ -201,8 +204,7 @@ impl Node {
             // no budget that the node gets later could hold
             let noted = unpriced.map_or(Ok(()), |why| self.ledger.charge_unpriced(why));
             self.withheld(noted)?;
-            let kept = self.served.own.as_ref();
-            kept.map_or(Ok(()), |own| own.keeps_budget(&self.ledger))?;
+            self.keeps_budget()?;
             // if the node ended before it could send this answer, its cost is not paid twice
             let paid = [&live.kept.now.paid[..], &[key]].concat();
             let past = self.ledger.beside(&paid);
@@ -404,6 +406,12 @@ impl Node {
         let unpriced = own.takes_part(protocol, parts, &context, (noise, tests))?;
         own.allows(protocol, parts, &context, want)?;
         Ok(unpriced)
+    }
+
+    /// Checks that no answer of an earlier run had no price, if the node has a budget.
+    fn keeps_budget(&self) -> Result<()> {
+        let own = self.served.own.as_ref();
+        own.map_or(Ok(()), |own| own.keeps_budget(&self.ledger))
     }
 
     /// As [`Node::told`], of what the node does with its home, whose files an error may quote.

@@ -73,6 +73,11 @@ impl NodeData {
             slots.iter().find(|slot| slot.shown),
         );
         let why = match shown {
+            // refused now, and not at the request: by then other answers have been paid
+            Some(slot) => format!(
+                "the clients' own models (`{}`) are measured, and that has no price (set `evaluate-clients: false`, if the protocol has that)",
+                slot.name
+            ),
             _ if !seen.is_empty() => {
                 format!("the server sees something without a price: {}", seen.join("; "))
             }
@@ -83,11 +88,6 @@ impl NodeData {
             _ if noise == Noise::Seeded => {
                 "the noise follows the seed, so anyone with the spec can remove it; set `noise: system`".into()
             }
-            // refused now, and not at the request: by then other answers have been paid
-            Some(slot) => format!(
-                "the clients' own models (`{}`) are measured, and that has no price (set `evaluate-clients: false`, if the protocol has that)",
-                slot.name
-            ),
             None => return Ok(None),
         };
         match self.policy.epsilon {

@@ -257,9 +257,9 @@ fn a_node_says_that_no_step_draws_a_row_of_its_own() {
         // their rows are test rows of this spec, which is refused afterwards
         let said = String::from_utf8(o.stderr).unwrap();
         assert!(said.contains("30 of 30 rows are test rows"), "{said}");
-        said.matches("no step draws one of its 30 rows").count()
+        said.contains("no step draws one of its 30 rows")
     };
-    assert_eq!((with("0.01", "few"), with("0.1", "some")), (3, 0));
+    assert!(with("0.01", "few") && !with("0.1", "some"));
 }
 
 #[test]
