@@ -1,11 +1,11 @@
 //! What each observer of a run sees: facts without noise, and numbers.
 
+use crate::told::{flatten, short, told};
 use anyhow::{Context, Result};
 use fl_core::message::Tensor;
 use fl_core::privacy::Observer;
 use fl_core::{Answer, Examples, Role, Task, Trainer, hex};
 use fl_data::DataSpec;
-use fl_receipts::RECEIPTS;
 use fl_registry::Spec;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -14,10 +14,6 @@ use std::path::Path;
 
 /// The most numbers of one run that are kept, so that directions fit into memory.
 pub const MOST_NUMBERS: usize = 1 << 26;
-/// The longest text of a fact; a longer one is shortened and hashed.
-const LONG: usize = 80;
-/// Files with times, whose size differs from run to run; `run.json` has hashes of the files too.
-const TIMED: [&str; 3] = ["run.json", "outcome.json", "report.md"];
 /// The most test rows that a model without parameters is asked about.
 const TEST_ROWS: usize = 50;
 
@@ -169,58 +165,18 @@ pub fn add_files(
     task: &Task,
     (unit, test): (Option<&Examples>, &Examples),
 ) -> Result<()> {
-    for (name, all) in [("journal", true), ("costs", true), ("metrics", false)] {
-        let text = std::fs::read_to_string(dir.join(format!("{name}.jsonl")))?;
-        let mut facts = BTreeMap::new();
-        for (at, line) in text.lines().enumerate() {
-            flatten(
-                &mut facts,
-                &format!("{name}[{at}]"),
-                &serde_json::from_str(line)?,
-            );
-        }
+    let told = told(dir, |_, text| text)?;
+    for (name, text) in &told {
+        let all = ["journal[", "costs["].iter().any(|of| name.starts_with(of));
         for observer in Observer::ALL {
             if all || observer == Observer::Readers {
                 let view = views.entry(observer).or_default();
-                view.facts.extend(facts.clone());
+                view.facts.insert(name.clone(), text.clone());
             }
         }
     }
     let readers = views.entry(Observer::Readers).or_default();
-    let outcome: Value = serde_json::from_slice(&std::fs::read(dir.join("outcome.json"))?)?;
-    flatten(&mut readers.facts, "outcome.json", &outcome);
-    let report = std::fs::read_to_string(dir.join("report.md"))?;
-    for (at, line) in report.lines().enumerate() {
-        if !line.is_empty() {
-            let name = format!("report.md, line {}", at + 1);
-            readers.facts.insert(name, short(&timeless(line)));
-        }
-    }
-    let receipts = std::fs::read_to_string(dir.join(RECEIPTS))?;
-    for (at, line) in receipts.lines().enumerate() {
-        let record: Value = serde_json::from_str(line.get(65..).unwrap_or_default())?;
-        // the end has hashes of files, some with times, which are looked at themselves
-        if record.get("end").is_none() {
-            flatten(&mut readers.facts, &format!("{RECEIPTS}[{at}]"), &record);
-        }
-    }
-    for (name, bytes) in files(dir)? {
-        let length = if TIMED.contains(&&*name) {
-            "some".into()
-        } else {
-            bytes.len().to_string()
-        };
-        readers.facts.insert(format!("{name}: bytes"), length);
-    }
-    for (name, bytes) in files(&dir.join("pictures"))? {
-        let name = format!("pictures/{name}");
-        readers.facts.insert(name, hash(&bytes));
-    }
     for (name, bytes) in files(&dir.join("models"))? {
-        let fact = format!("models/{name}: content");
-        readers.facts.insert(fact, hash(&bytes));
-        let fact = format!("models/{name}: bytes");
-        readers.facts.insert(fact, bytes.len().to_string());
         let Some(mut model) = model(&name, &bytes, spec, task)? else {
             continue;
         };
@@ -297,69 +253,7 @@ pub fn numbers(tensors: &[(String, Tensor)]) -> Vec<f32> {
     all
 }
 
-/// A line of a report without its times, which differ from run to run.
-fn timeless(line: &str) -> String {
-    let mut words: Vec<&str> = line.split(' ').collect();
-    for at in 1..words.len() {
-        let unit = words[at].trim_end_matches(['.', ',']);
-        if unit == "s" && words[at - 1].parse::<f64>().is_ok() {
-            words[at - 1] = "some";
-        }
-    }
-    words.join(" ")
-}
-
-/// Adds the leaves of a JSON value as facts, without times and paths.
-fn flatten(facts: &mut BTreeMap<String, String>, name: &str, value: &Value) {
-    match value {
-        Value::Object(of) => {
-            for (key, value) in of {
-                if key != "seconds" && key != "out" {
-                    flatten(facts, &format!("{name}.{key}"), value);
-                }
-            }
-        }
-        Value::Array(of) => {
-            facts.insert(format!("{name}: length"), of.len().to_string());
-            for (at, value) in of.iter().enumerate() {
-                flatten(facts, &format!("{name}[{at}]"), value);
-            }
-        }
-        Value::String(text) => _ = facts.insert(name.into(), short(text)),
-        leaf => _ = facts.insert(name.into(), leaf.to_string()),
-    }
-}
-
-/// A text of one line; a long one is cut, with its hash.
-fn short(text: &str) -> String {
-    let line: String = text
-        .chars()
-        .map(|c| if c.is_control() { ' ' } else { c })
-        .collect();
-    match line.char_indices().nth(LONG) {
-        None => line,
-        Some((at, _)) => format!("{} .. {}", &line[..at], hash(text.as_bytes())),
-    }
-}
-
-fn hash(bytes: &[u8]) -> String {
+/// The first half of a hash.
+pub fn hash(bytes: &[u8]) -> String {
     hex(&Sha256::digest(bytes))[..16].into()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_line_of_a_report_keeps_all_but_its_times() {
-        let line = "Checkpoints: 3, 0.1 s in all; the last has 2,065 bytes.";
-        let due = "Checkpoints: 3, some s in all; the last has 2,065 bytes.";
-        assert_eq!(timeless(line), due);
-        assert_eq!(
-            timeless("seed 1, 5 steps, 3.3 s."),
-            "seed 1, 5 steps, some s."
-        );
-        assert_eq!(timeless("* 5 s of rows"), "* some s of rows");
-        assert_eq!(timeless(""), "");
-    }
 }
