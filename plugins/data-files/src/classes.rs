@@ -1,6 +1,7 @@
 //! The classes of rows, as they are found.
 
 use crate::class_key::key;
+use crate::seen_numbers::SeenNumbers;
 use crate::settings::Files;
 use anyhow::{Context, Result, bail, ensure};
 use fl_core::settings::show;
@@ -39,6 +40,7 @@ pub(crate) struct Classes {
 struct FoundNumbers {
     how: NumberLabel,
     of: Vec<f64>,
+    seen: SeenNumbers,
 }
 
 /// Combinations of labels: 1 present, 0 absent, -1 unknown.
@@ -113,6 +115,7 @@ impl Classes {
             numbers: files.number().map(|how| FoundNumbers {
                 how: how.clone(),
                 of: Vec::new(),
+                seen: SeenNumbers::default(),
             }),
         };
         for name in files.classes.iter().flatten() {
@@ -133,6 +136,12 @@ impl Classes {
     /// The names of the labels of which a row can have several.
     pub(crate) fn findings(&self) -> Option<&[String]> {
         self.findings.as_ref().map(|findings| &findings.names[..])
+    }
+
+    /// What numbers to predict may mean, each in a text; `label` is what holds them.
+    pub(crate) fn doubts(&self, label: &str) -> Vec<String> {
+        let numbers = self.numbers.iter();
+        numbers.flat_map(|found| found.seen.doubts(label)).collect()
     }
 
     /// The number of the combination of labels with these values, `None` where one is unknown.
@@ -162,6 +171,8 @@ impl Classes {
             let Some(number) = number.filter(|number| number.is_finite()) else {
                 bail!("`{}` is not a number", short(name));
             };
+            let row = found.of.len() + 1;
+            found.seen.see(name.trim(), || format!("row {row}"));
             found.of.push(number);
             return Ok(found.of.len() as u32 - 1);
         }
@@ -228,7 +239,7 @@ impl Classes {
             }
             return (names.clone(), Meaning::Findings(all, names.len()));
         }
-        if let Some(FoundNumbers { how, of }) = &self.numbers {
+        if let Some(FoundNumbers { how, of, .. }) = &self.numbers {
             let meaning = Meaning::Numbers(of.clone(), how.scale(), how.loss.loss());
             return (Vec::new(), meaning);
         }
@@ -300,22 +311,41 @@ pub(crate) fn found(
     if !rare.is_empty() && all >= 10 * classes {
         text += &format!("; of one row only: {}", first_names(&rare, 3));
     }
-    let mut small: BTreeMap<String, &str> = BTreeMap::new();
-    let alike: Vec<String> = names
-        .iter()
-        .filter(|name| name.chars().count() > 1)
-        .filter_map(|name| {
-            let first = small.insert(name.to_lowercase(), name)?;
-            Some(format!("`{}` and `{}`", short(first), short(name)))
-        })
-        .collect();
-    if !alike.is_empty() {
-        text += &format!(
-            "; only capital letters tell {} apart",
-            first_names(&alike, 3)
-        );
+    if let Some(alike) = alike(names.iter().map(String::as_str)) {
+        text += &format!("; {alike}");
     }
     Ok(text + "; if they are private, list them in `classes`")
+}
+
+/// Says which of these names look alike to a reader, if any do.
+pub(crate) fn alike<'n>(names: impl Iterator<Item = &'n str>) -> Option<String> {
+    let mut known: BTreeMap<String, &str> = BTreeMap::new();
+    let (mut capitals, mut hidden) = (Vec::new(), Vec::new());
+    for name in names.filter(|name| name.chars().count() > 1) {
+        let visible = name.chars().filter(|c| !is_hidden(*c));
+        let plain = visible.collect::<String>().trim().to_lowercase();
+        let Some(first) = known.insert(plain, name) else {
+            continue;
+        };
+        let pair = format!("`{}` and `{}`", short(first), short(name));
+        if first.contains(is_hidden) || name.contains(is_hidden) {
+            hidden.push(pair);
+        } else {
+            capitals.push(pair);
+        }
+    }
+    let said = [("capital letters", capitals), ("hidden characters", hidden)];
+    let said = said.into_iter().filter(|(_, pairs)| !pairs.is_empty());
+    let said: Vec<String> = said
+        .map(|(by, pairs)| format!("only {by} tell {} apart", first_names(&pairs, 3)))
+        .collect();
+    (!said.is_empty()).then(|| said.join("; "))
+}
+
+/// Does a reader not see it, or take it for a blank?
+fn is_hidden(c: char) -> bool {
+    matches!(c, '\u{a0}' | '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202f}' | '\u{2060}'..='\u{2064}' | '\u{feff}')
+        || c.is_control()
 }
 
 /// The shorter spelling is plainer; of `true` and `TRUE` the one in small letters.
@@ -332,10 +362,17 @@ pub(crate) fn class_name(number: f64) -> String {
     }
 }
 
-/// What an error quotes.
+/// What an error quotes: no more than 40 characters, all of which a reader sees.
 pub(crate) fn short(text: &str) -> String {
-    match text.chars().count() {
-        0..=40 => text.to_string(),
-        _ => text.chars().take(37).chain("...".chars()).collect(),
+    let all = text.chars().count();
+    let shown = text.chars().take(if all > 40 { 37 } else { all });
+    let mut out = String::new();
+    for c in shown {
+        if is_hidden(c) {
+            out.extend(c.escape_unicode());
+        } else {
+            out.push(c);
+        }
     }
+    out + if all > 40 { "..." } else { "" }
 }

@@ -21,6 +21,7 @@ mod paths;
 mod read_table;
 mod rows;
 mod seen_column;
+mod seen_numbers;
 mod settings;
 mod table;
 mod train_test;

@@ -56,6 +56,7 @@ pub(crate) fn read(files: &Files) -> Result<Rows> {
     let of_own: Vec<u32> = own.iter().flat_map(|part| &part.of).copied().collect();
     let scale = labels.find_scale(&of_own, &files.label_name());
     notes.found.extend(scale);
+    notes.hidden.extend(classes.doubts(&files.label_name()));
     let (train, test) = labelled(own, tested, "rows", |of, _| labels.of(of))?;
     let rows = Rows {
         sources,

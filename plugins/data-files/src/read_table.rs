@@ -1,11 +1,12 @@
 //! Reads files of tables.
 
+use crate::classes::short;
 use crate::content::content;
 use crate::format::{Csv, Format};
 use crate::parquet;
 use crate::paths::has_ending;
 use crate::settings::Files;
-use crate::table::{Table, WrongRows};
+use crate::table::{Table, WrongRows, other_separator};
 use anyhow::{Context, Result, bail, ensure};
 use fl_data_kit::format::csv::{MAX_COLUMNS, records, utf8};
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
@@ -88,8 +89,17 @@ fn csv(path: &Path, bytes: &[u8], how: &Csv) -> Result<Table> {
             } else {
                 ""
             };
-            let path = path.display();
-            let error = format!("{path}:{line}: {found} fields; {of} has {wanted} columns{quote}");
+            let column = match &table.names[..] {
+                [only] => {
+                    other_separator(only).map(|advice| format!(", `{}`: {advice}", short(only)))
+                }
+                _ => None,
+            };
+            let (path, column) = (path.display(), column.unwrap_or_default());
+            let s = if wanted == 1 { "" } else { "s" };
+            let error = format!(
+                "{path}:{line}: {found} fields; {of} has {wanted} column{s}{column}{quote}"
+            );
             wrong.take::<()>(Err(anyhow::Error::msg(error)));
             return Ok(());
         }

@@ -1,7 +1,8 @@
 //! How a column looks whose kind the spec does not state.
 
-use crate::classes::short;
+use crate::classes::{alike, short};
 use crate::column_kinds::Column;
+use crate::seen_numbers::SeenNumbers;
 use crate::table::Table;
 use anyhow::{Result, bail, ensure};
 use fl_core::first_names;
@@ -20,6 +21,7 @@ pub(crate) struct SeenColumn<'t> {
     missing: usize,
     /// Fields that are numbers.
     numbers: usize,
+    seen: SeenNumbers,
     /// Fields that are not, but are numbers to a reader: `1,200`, `$5`, `6 kg`.
     written: usize,
     /// The units of those in letters, as far as they are few.
@@ -47,6 +49,7 @@ impl<'t> SeenColumn<'t> {
             present: 0,
             missing: 0,
             numbers: 0,
+            seen: SeenNumbers::default(),
             written: 0,
             units: BTreeSet::new(),
             others: BTreeMap::new(),
@@ -62,8 +65,10 @@ impl<'t> SeenColumn<'t> {
                     continue;
                 }
                 here += 1;
+                let line = || format!("{}:{}", table.path.display(), table.lines[row]);
                 if number(cell).is_some() {
                     numbers += 1;
+                    seen.seen.see(cell, line);
                     continue;
                 }
                 if let Some(unit) = written_number(cell) {
@@ -72,7 +77,6 @@ impl<'t> SeenColumn<'t> {
                         seen.units.insert(unit);
                     }
                 }
-                let line = || format!("{}:{}", table.path.display(), table.lines[row]);
                 seen.other.get_or_insert_with(|| (cell, line()));
                 // enough to know what the column is
                 if seen.others.len() <= MAX_CATEGORIES {
@@ -125,12 +129,15 @@ impl<'t> SeenColumn<'t> {
         )
     }
 
-    /// Why a column of categories may be something else, and how many of its fields are missing.
+    /// Why a column may be something else, and how many fields of categories are missing.
     pub fn doubt(&self) -> Option<String> {
         let name = self.name;
-        let (cell, _) = self.other.as_ref()?;
-        let (present, texts) = (self.present, self.others.len());
         let mut all = Vec::new();
+        let Some((cell, _)) = &self.other else {
+            all = self.seen.doubts_of_inputs(name);
+            return (!all.is_empty()).then(|| all.join("; "));
+        };
+        let (present, texts) = (self.present, self.others.len());
         if self.missing > 0 {
             let rows = present + self.missing;
             all.push(format!(
@@ -153,6 +160,19 @@ impl<'t> SeenColumn<'t> {
             all.push(format!(
                 "column `{name}` has {texts} different texts in {present} rows: say `columns: {{{name}: skip}}` if it is an id"
             ));
+        } else if texts > 2 * FEW
+            && self
+                .others
+                .keys()
+                .all(|text| text.contains(char::is_numeric))
+        {
+            all.push(format!(
+                "column `{name}` has {texts} categories, each with a digit, such as `{}`: write plain numbers if they are numbers",
+                short(cell)
+            ));
+        }
+        if let Some(alike) = alike(self.others.keys().copied()) {
+            all.push(format!("in column `{name}` {alike}"));
         }
         (!all.is_empty()).then(|| all.join("; "))
     }
@@ -180,7 +200,11 @@ pub(crate) fn number(text: &str) -> Option<f32> {
 /// Is it a number to a reader, though not to a program? Gives its unit in letters, or an empty text.
 fn written_number(text: &str) -> Option<&str> {
     let sign = |c: char| ['+', '-', '$', '€', '£', ' '].contains(&c);
-    let text = text.trim_start_matches(sign);
+    // a spreadsheet's text
+    let inner = text
+        .strip_prefix("=\"")
+        .and_then(|text| text.strip_suffix('"'));
+    let text = inner.unwrap_or(text).trim_start_matches(sign);
     let end = text.rfind(|c: char| c.is_ascii_digit())? + 1;
     let (body, unit) = text.split_at(end);
     let unit = unit.trim_matches(['%', '$', '€', '£', '°', ' ', '.', '-']);
@@ -225,6 +249,7 @@ mod tests {
             "3€",
             "1.200.000",
             "1,200.50",
+            "=\"41\"",
         ] {
             assert_eq!(written_number(bare), Some(""), "{bare}");
         }

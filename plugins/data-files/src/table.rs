@@ -79,11 +79,10 @@ impl Table {
         self.index.get(name).copied().with_context(|| {
             // one column with the names of several
             if let [only] = &self.names[..]
-                && let Some(other) = only.chars().find(|c| ",;\t|".contains(*c))
+                && let Some(advice) = other_separator(only)
             {
                 return format!(
-                    "{}: there is no column `{name}`; the header has one column, `{only}`: if {other:?} separates \
-                     its columns, say `format: {{ csv: {{ separator: {other:?} }} }}`",
+                    "{}: there is no column `{name}`; the header has one column, `{only}`: {advice}",
                     self.path.display()
                 );
             }
@@ -198,4 +197,12 @@ pub(crate) fn from_rows(
         table.lines.push(at as u32 + 1);
     }
     Ok(table)
+}
+
+/// What to do about a header of one column, if it may have another separator.
+pub(crate) fn other_separator(header: &str) -> Option<String> {
+    let other = header.chars().find(|c| ",;\t|".contains(*c))?;
+    Some(format!(
+        "if {other:?} separates its columns, say `format: {{ csv: {{ separator: {other:?} }} }}`"
+    ))
 }

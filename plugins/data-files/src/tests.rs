@@ -40,6 +40,13 @@ impl Case {
     }
 
     fn data(&self, files: &str, more: &str) -> Assembled {
+        let mut data = self.data_with_notes(files, more);
+        // most cases have few test rows
+        data.hidden_notes.retain(|note| !note.contains(FEW));
+        data
+    }
+
+    fn data_with_notes(&self, files: &str, more: &str) -> Assembled {
         let spec = self.spec(files, more).unwrap_or_else(|e| panic!("{e:?}"));
         build(&spec, Path::new("nowhere"), &Stream::root(1)).unwrap()
     }
@@ -47,6 +54,21 @@ impl Case {
     fn error(&self, files: &str) -> String {
         self.spec(files, "").unwrap_err().join("\n")
     }
+}
+
+const FEW: &str = "one row moves a share of them by";
+
+#[test]
+fn few_test_rows_are_counted() {
+    let rows = |n: usize| "x,y\n".to_string() + &"1,a\n2,b\n".repeat(n / 2);
+    let told = |tests: usize| {
+        let case = Case::new(&[("a.csv", &rows(20)[..]), ("t.csv", &rows(tests))]);
+        let files = "{format: csv, train: a.csv, test: t.csv, label: y}";
+        let notes = case.data_with_notes(files, "").hidden_notes;
+        notes.into_iter().find(|note| note.contains(FEW))
+    };
+    let due = "there are 8 test rows: one row moves a share of them by 12 %";
+    assert_eq!((told(8).as_deref(), told(10)), (Some(due), None));
 }
 
 const PEOPLE: &str = "age,job,income\n20,nurse,low\n30,cook,high\n40,nurse,high\n50,?,low\n";
@@ -738,6 +760,11 @@ fn mistakes_say_file_line_and_column() {
             "separator",
             "age;job;income\n1;a;low\n",
             "the header has one column, `age;job;income`: if ';' separates its columns, say `format: { csv: { separator: ';' } }`",
+        ),
+        (
+            "separator and decimal commas",
+            "age;job;income\n1,5;a;low\n2,5;b;high\n",
+            "people.csv:2: 2 fields; the header has 1 column, `age;job;income`: if ';' separates its columns, say",
         ),
         ("nothing", "", "people.csv: the file is empty"),
         ("no rows", "age,job,income\n", "people.csv: holds no rows"),

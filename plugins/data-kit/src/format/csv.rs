@@ -2,11 +2,27 @@
 
 use anyhow::{Context, Result, ensure};
 
+/// How files begin that hold no text, whatever their names, and what to do with them.
+const PACKED: [(&[u8], &str); 3] = [
+    (&[0x1f, 0x8b], "packed by gzip: let its name end in `.gz`"),
+    (
+        b"PK\x03\x04",
+        "a ZIP archive, such as a workbook of a spreadsheet: unpack it, or save the sheet as CSV",
+    ),
+    (
+        &[0xd0, 0xcf, 0x11, 0xe0],
+        "an old workbook of a spreadsheet: save the sheet as CSV",
+    ),
+];
+
 /// The bytes as text, without the mark that some programs begin a file with.
 ///
 /// # Errors
 /// Says which byte is not UTF-8, or no text.
 pub fn utf8(bytes: &[u8]) -> Result<&str> {
+    for (begin, what) in PACKED {
+        ensure!(!bytes.starts_with(begin), "the file is {what}");
+    }
     let line = |at: usize| bytes[..at].iter().filter(|b| **b == b'\n').count() + 1;
     let wide = [&[0xff, 0xfe], &[0xfe, 0xff]]
         .iter()
@@ -274,6 +290,14 @@ mod tests {
         wrong(
             all(NEWS, b"1,a,b\n1,\0,b\n"),
             "byte 8 (line 2) is 0, which is no text",
+        );
+        wrong(
+            all(NEWS, b"\x1f\x8b\x08\0"),
+            "packed by gzip: let its name end in `.gz`",
+        );
+        wrong(
+            all(NEWS, b"PK\x03\x04\n\0"),
+            "a ZIP archive, such as a workbook",
         );
         for wide in [&b"\xff\xfe1\0,\0"[..], b"\xfe\xff\x001\0,", b"1\0,\0a\0"] {
             wrong(
