@@ -14,7 +14,7 @@ use crate::shared_rows::{
 };
 use crate::split::{Groups, by_file, by_user, clients_of_users, extremes, split};
 use crate::split_spec::Split;
-use crate::test_notes::{of_one_class, of_one_value};
+use crate::test_notes::{few, of_one_class, of_one_value};
 use crate::test_rows::owners_of_tests;
 use crate::undersampled::{self, Undersampled, Undersampler};
 use anyhow::{Context, Result, ensure};
@@ -269,6 +269,7 @@ impl<'a> LoadedSet<'a> {
         }
         if spec.set.of_a_user() {
             let (test, classes) = (&all.test, &all.classes);
+            all.hidden_notes.extend(few(test));
             all.hidden_notes.extend(of_one_class(test, classes));
             all.hidden_notes.extend(of_one_value(test, classes));
         }

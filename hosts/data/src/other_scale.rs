@@ -8,6 +8,36 @@ use fl_data_kit::dataset::Source;
 /// 255 are 255 times those from 0 to 1, and about 50 to 150 times normalised ones.
 const RATIO: f64 = 20.0;
 
+/// The least such ratio of one input that is worth a note: months beside years are 12.
+const RATIO_OF_INPUT: f64 = 10.0;
+/// An input with fewer numbers that are not 0 tells nothing.
+const LEAST: f64 = 10.0;
+/// Rows with more inputs are images or bags of words, whose inputs have no scales of their own.
+const MOST_INPUTS: usize = 500;
+
+/// Returns for each group of rows and each input the mean size of its numbers that are not 0, where
+/// there are enough; `of` has the group of a row.
+fn inputs(rows: &Samples, groups: usize, of: impl Fn(usize) -> usize) -> Vec<Vec<Option<f64>>> {
+    let inputs = rows.inputs();
+    let mut row = vec![0.0; inputs.width()];
+    let mut all = vec![vec![(0.0, 0.0); inputs.width()]; groups];
+    for (at, id) in rows.ids().iter().enumerate() {
+        inputs.write_row(*id as usize, &mut row);
+        let sums = all[of(at)].iter_mut().zip(&row);
+        for ((sum, n), number) in sums.filter(|(_, number)| **number != 0.0) {
+            (*sum, *n) = (*sum + f64::from(number.abs()), *n + 1.0);
+        }
+    }
+    let mean = |(sum, n): (f64, f64)| (n >= LEAST).then(|| sum / n);
+    let means = |sums: Vec<_>| sums.into_iter().map(mean).collect();
+    all.into_iter().map(means).collect()
+}
+
+/// Whether rows have inputs with scales of their own.
+fn has_scales(rows: &Samples) -> bool {
+    is_dense(rows) && rows.inputs().width() <= MOST_INPUTS
+}
+
 /// Returns the sum of the sizes (absolute values) of a row's numbers, for each row, as models get
 /// them.
 fn sizes(rows: &Samples) -> impl Iterator<Item = f64> {
@@ -35,17 +65,39 @@ pub(crate) fn other_scale(own: &Samples, (what, rows): (&str, &Samples)) -> Opti
     if !is_dense(own) && !is_dense(rows) {
         return None;
     }
-    let (own, rows) = (size(own), size(rows));
-    let (ratio, compared) = if own > rows {
+    let (ratio, compared) = times(size(own), size(rows));
+    if ratio.is_finite() && ratio >= RATIO {
+        return Some(format!(
+            "the numbers of the {what} are {ratio:.0} times {compared} on average than those of the clients' rows: scale both alike"
+        ));
+    }
+    if !has_scales(own) || !has_scales(rows) {
+        return None;
+    }
+    let width = own.inputs().width();
+    let (own, rows) = (inputs(own, 1, |_| 0), inputs(rows, 1, |_| 0));
+    let all = own[0].iter().zip(&rows[0]).enumerate();
+    let far = all.filter_map(|(at, (own, rows))| {
+        let (ratio, compared) = times((*own)?, (*rows)?);
+        let text = || format!("input {} of {width} ({ratio:.0} times {compared})", at + 1);
+        (ratio >= RATIO_OF_INPUT).then(text)
+    });
+    let far: Vec<String> = far.collect();
+    (!far.is_empty()).then(|| {
+        format!(
+            "some numbers of the {what} have another size on average than those of the clients' rows: {}; scale both alike",
+            first_names(&far, 3)
+        )
+    })
+}
+
+/// How many times `rows` is larger or smaller than `own`.
+fn times(own: f64, rows: f64) -> (f64, &'static str) {
+    if own > rows {
         (own / rows, "smaller")
     } else {
         (rows / own, "larger")
-    };
-    (ratio.is_finite() && ratio >= RATIO).then(|| {
-        format!(
-            "the numbers of the {what} are {ratio:.0} times {compared} on average than those of the clients' rows: scale both alike"
-        )
-    })
+    }
 }
 
 /// Names the sources whose rows are on another scale than the median source; `None` if there are
@@ -77,12 +129,50 @@ pub(crate) fn sources_of_other_scale(
     let far = |mean: f64| mean / median >= RATIO || median / mean >= RATIO;
     let other = means.iter().filter(|(_, mean)| far(*mean));
     let names: Vec<String> = other.map(|(at, _)| sources[*at].name.clone()).collect();
-    (!names.is_empty()).then(|| {
+    if names.is_empty() {
+        return inputs_of_other_scale(own, of, sources);
+    }
+    Some(format!(
+        "the numbers of {} of {} clients are {RATIO} times larger or smaller on average than those of a client in the middle, or more: {}; scale all alike",
+        names.len(),
+        sources.len(),
+        first_names(&names, 3)
+    ))
+}
+
+/// As [`sources_of_other_scale`], of single inputs.
+fn inputs_of_other_scale(own: &Samples, of: &[usize], sources: &[Source]) -> Option<String> {
+    if !has_scales(own) {
+        return None;
+    }
+    let each = inputs(own, sources.len(), |row| of[row]);
+    let width = own.inputs().width();
+    let mut found = Vec::new();
+    for input in 0..width {
+        let known = each.iter().enumerate();
+        let known = known.filter_map(|(at, means)| Some((at, means[input]?)));
+        let mut known: Vec<(usize, f64)> = known.collect();
+        known.sort_by(|a, b| a.1.total_cmp(&b.1));
+        let Some((_, median)) = known.get(known.len() / 2).filter(|_| known.len() >= 3) else {
+            continue;
+        };
+        let far = known.iter().filter_map(|(at, mean)| {
+            let (ratio, compared) = times(*median, *mean);
+            let name = &sources[*at].name;
+            let text = || {
+                format!(
+                    "input {} of {width} of {name} ({ratio:.0} times {compared})",
+                    input + 1
+                )
+            };
+            (ratio >= RATIO_OF_INPUT).then(text)
+        });
+        found.extend(far);
+    }
+    (!found.is_empty()).then(|| {
         format!(
-            "the numbers of {} of {} clients are {RATIO} times larger or smaller on average than those of a client in the middle, or more: {}; scale all alike",
-            names.len(),
-            sources.len(),
-            first_names(&names, 3)
+            "some numbers of a client have another size on average than those of a client in the middle: {}; scale all alike",
+            first_names(&found, 3)
         )
     })
 }
@@ -124,6 +214,44 @@ mod tests {
         assert!(other_scale(&shares, ("test rows", &rows(&[0.0, 0.0]))).is_none());
         assert!(other_scale(&shares.pick(&[]), ("test rows", &pixels)).is_none());
     }
+
+    #[test]
+    fn one_input_on_another_scale_is_named() {
+        // months in place of years, beside a column of large numbers
+        let table = |times: f32| -> Vec<f32> {
+            (1..=40)
+                .flat_map(|k| [k as f32 * times, 1000.0 + k as f32])
+                .collect()
+        };
+        let (years, months) = (rows(&table(1.0)), rows(&table(12.0)));
+        let told = other_scale(&years, ("test rows", &months)).unwrap();
+        assert!(
+            told.contains("clients' rows: input 1 of 2 (12 times larger); scale"),
+            "{told}"
+        );
+        assert_eq!(other_scale(&years, ("test rows", &rows(&table(4.0)))), None);
+        // too few numbers tell nothing
+        assert_eq!(
+            other_scale(&years, ("test rows", &rows(&table(12.0)[..12]))),
+            None
+        );
+        let own = [table(1.0), table(12.0), table(1.0)].concat();
+        let of: Vec<usize> = (0..60).map(|row| row / 20).collect();
+        let sources = ["a", "b", "c"].map(|name| Source {
+            name: name.into(),
+            rows: 20,
+        });
+        let told = sources_of_other_scale(&rows(&own), &of, &sources).unwrap();
+        assert!(
+            told.contains("in the middle: input 1 of 2 of b (12 times larger); scale"),
+            "{told}"
+        );
+        assert_eq!(
+            sources_of_other_scale(&rows(&own), &of, &sources[..2]),
+            None
+        );
+    }
+
     #[test]
     fn a_client_on_another_scale_is_named() {
         let told = |own: &[&[f32]]| {

@@ -1,6 +1,18 @@
-//! What test rows of one kind leave unmeasured.
+//! What few test rows, or test rows of one kind, leave unmeasured.
 
 use fl_core::{Examples, Labels, first_names};
+
+/// Says that there are so few test rows that a measure of them means little; `None` if there are
+/// enough, or none.
+pub(crate) fn few(tests: &Examples) -> Option<String> {
+    const FEW: usize = 10;
+    let n = tests.len();
+    let (are, s) = if n == 1 { ("is", "") } else { ("are", "s") };
+    let share = 100.0 / n as f64;
+    (0 < n && n < FEW).then(|| {
+        format!("there {are} {n} test row{s}: one row moves a share of them by {share:.0} %")
+    })
+}
 
 /// Says that all test rows are of one of several classes, as a file that is sorted by class gives
 /// them; `None` if they are not, or too few to tell.
