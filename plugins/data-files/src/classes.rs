@@ -311,7 +311,9 @@ pub(crate) fn found(
     if !rare.is_empty() && all >= 10 * classes {
         text += &format!("; of one row only: {}", first_names(&rare, 3));
     }
-    if let Some(alike) = alike(names.iter().map(String::as_str)) {
+    // classes `a` and `A` are letters
+    let words = names.iter().filter(|name| name.chars().count() > 1);
+    if let Some(alike) = alike(words.map(String::as_str)) {
         text += &format!("; {alike}");
     }
     Ok(text + "; if they are private, list them in `classes`")
@@ -321,7 +323,7 @@ pub(crate) fn found(
 pub(crate) fn alike<'n>(names: impl Iterator<Item = &'n str>) -> Option<String> {
     let mut known: BTreeMap<String, &str> = BTreeMap::new();
     let (mut capitals, mut hidden) = (Vec::new(), Vec::new());
-    for name in names.filter(|name| name.chars().count() > 1) {
+    for name in names {
         let visible = name.chars().filter(|c| !is_hidden(*c));
         let plain = visible.collect::<String>().trim().to_lowercase();
         let Some(first) = known.insert(plain, name) else {

@@ -312,6 +312,18 @@ fn a_column_that_looks_like_something_else_is_named() {
         assert!(found.contains(said), "{found}");
     }
     assert!(!found.contains("column `job`"), "{found}");
+    let job = |k: usize| ["cook", "Cook", "nurse", "nurse\u{200b}", "a", "A"][k % 6];
+    let row = |k: usize| format!("{},0x{k:x}1,{}\n", job(k), ["low", "high"][k / 2 % 2]);
+    let table = "job,hex,income\n".to_string() + &(0..120).map(|k| row(k / 2)).collect::<String>();
+    let case = Case::new(&[("people.csv", &table[..]), ("test.csv", &table)]);
+    let found = case.data(&csv(""), "").inferred.join("; ");
+    for said in [
+        "only capital letters tell `A` and `a`, `Cook` and `cook` apart",
+        "only hidden characters tell `nurse` and `nurse\\u{200b}` apart",
+        "column `hex` has 60 categories, each with a digit, such as `0x01`: write plain numbers",
+    ] {
+        assert!(found.contains(said), "{found}");
+    }
 }
 
 /// A field that is no number would make a column of numbers one of categories.
