@@ -64,7 +64,11 @@ MUTANTS = {
         "            State::Settled(spent) => spent,\n",
         "            State::Settled(spent) => spent,\n"
         "            State::Stopped(_) => const {\n"
-        "                &Spending { releases: None, budget: None, nothing: BTreeMap::new() }\n"
+        "                &Spending {\n"
+        "                    releases: Some(fl_sim::Releases { server: Vec::new(), clients: Vec::new() }),\n"
+        "                    budget: None,\n"
+        "                    nothing: BTreeMap::new(),\n"
+        "                }\n"
         "            },\n",
     ),
     "a page forgets a run that is not done": (

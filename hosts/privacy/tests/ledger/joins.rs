@@ -143,8 +143,8 @@ impl History {
         }
     }
 
-    fn event(&mut self, accountant: &str) -> PrivacyEvent {
-        let (unit, sensitivity) = (self.unit, 1.0);
+    fn event(&mut self, accountant: &str, unit: Unit) -> PrivacyEvent {
+        let sensitivity = 1.0;
         let sigma = 2.0 + 6.0 * self.draws.uniform();
         match (accountant, self.draws.below(8)) {
             ("basic", 0..4) | (_, 0) => PrivacyEvent::Laplace {
@@ -180,8 +180,13 @@ impl History {
         let accountant = ["rdp", "rdp", "pld", "basic"][self.draws.below(4)];
         let folder = format!("r{}", self.story.len());
         let place = self.draws.below(3);
-        let at_server = (place != 1).then(|| self.event(accountant));
-        let at_clients = (place != 0).then(|| self.event(accountant));
+        let unit = match (self.unit, chance(&mut self.draws, 0.05)) {
+            (Unit::Party, true) => Unit::Example,
+            (Unit::Example, true) => Unit::Party,
+            (unit, false) => unit,
+        };
+        let at_server = (place != 1).then(|| self.event(accountant, unit));
+        let at_clients = (place != 0).then(|| self.event(accountant, unit));
         let slices: Vec<&[u8]> = parties.iter().map(|party| &party[..]).collect();
         let mut line = Line {
             reservation: Reservation {
@@ -427,6 +432,11 @@ impl History {
                 let own = parties.filter(|(at, party)| {
                     !apart(&unit, party) && happened.client.is_none_or(|client| client == *at)
                 });
+                let rows = |party: &[u8]| unit.iter().filter(|row| party.contains(row)).count();
+                // what protects an example shows each row of a party
+                let each_row =
+                    claim.unit == Unit::Party && protects(&happened.event) == Unit::Example;
+                let own = own.map(|(_, party)| if each_row { rows(party) } else { 1 });
                 let times = match happened.budget {
                     Some(pairs) if pairs != claim.neighbours => match (claim.unit, pairs) {
                         (Unit::Party, Neighbours::Replaced) => 1,
@@ -436,7 +446,7 @@ impl History {
                     },
                     _ => 1,
                 };
-                touched.push((&happened.event, times * own.count()));
+                touched.push((&happened.event, times * own.sum::<usize>()));
             }
             touched.retain(|(_, times)| *times > 0);
             let found = *known.entry(format!("{touched:?}")).or_insert_with(|| {
@@ -525,6 +535,17 @@ impl History {
                 );
             }
         }
+    }
+}
+
+fn protects(event: &PrivacyEvent) -> Unit {
+    match event {
+        PrivacyEvent::Laplace { unit, .. }
+        | PrivacyEvent::Pure { unit, .. }
+        | PrivacyEvent::Gaussian { unit, .. }
+        | PrivacyEvent::SubsampledGaussian { unit, .. }
+        | PrivacyEvent::FixedSizeGaussian { unit, .. } => *unit,
+        other => panic!("{other} is not in a history"),
     }
 }
 
@@ -704,4 +725,66 @@ fn bounded_no_history_of_runs_reveals_more_than_is_said_of_it() {
     assert!(tally.numbers > all as usize, "{tally:?}");
     assert!(tally.nothing > all as usize / 2, "{tally:?}");
     assert!(tally.several > 0 && tally.closest > 0.9, "{tally:?}");
+}
+
+/// Inputs that a run made of its rows show what it released, to parties that it covers.
+#[test]
+fn made_inputs_count_only_where_their_guarantee_covers_the_rows() {
+    let dir = tempfile::tempdir().unwrap();
+    let made = |unit: Unit, dealt: bool| {
+        let parties: Parties = vec![vec![1, 2], vec![3, 4], vec![5, 6]];
+        let slices: Vec<&[u8]> = parties.iter().map(|party| &party[..]).collect();
+        let event = gaussian(4.0, unit);
+        let mut line = Line {
+            reservation: Reservation {
+                accountant: Some(named("rdp")),
+                data: data(&slices, &[], dealt),
+                ..reservation("made", Spending::default())
+            },
+            at_server: Some(event.clone()),
+            at_clients: None,
+            steps: vec![vec![0]],
+            planned: 0,
+            made: Vec::new(),
+            carried: Vec::new(),
+            unpriced: Vec::new(),
+            at_nodes: false,
+            in_ledger: false,
+            folder: "made".into(),
+            gone: false,
+            end: End::Settled,
+            parties,
+        };
+        line.plan(1);
+        let happened = Happened {
+            event,
+            client: None,
+            observers: Observer::ALL.into(),
+            budget: None,
+            parties: line.parties.clone(),
+        };
+        line.write(dir.path(), &[(0, happened)].into());
+        Run::open_brief(&dir.path().join("made")).unwrap()
+    };
+    let (same, coarser): (&[&[u8]], &[&[u8]]) =
+        (&[&[1, 2], &[3, 4], &[5, 6]], &[&[1, 2, 3, 4], &[5, 6]]);
+    let finer: &[&[u8]] = &[&[1], &[2], &[3, 4], &[5, 6]];
+    let (parties, split) = (Some("other parties than those"), Some("rows after a split"));
+    for (unit, made_dealt, own, own_dealt, why) in [
+        (Unit::Party, false, same, false, None),
+        (Unit::Party, false, finer, false, None),
+        (Unit::Party, false, coarser, false, parties),
+        (Unit::Example, false, coarser, false, None),
+        (Unit::Party, true, same, false, split),
+        (Unit::Example, true, same, false, split),
+        (Unit::Example, true, same, true, None),
+    ] {
+        let own = data(own, &[], own_dealt);
+        let run = made(unit, made_dealt);
+        match (made_releases(&run, &own, Noise::System).unwrap(), why) {
+            (Ok(releases), None) => assert_eq!(releases.server.len(), 1),
+            (Err(told), Some(why)) => assert!(told.contains(why), "{told}"),
+            (found, why) => panic!("{unit}: {found:?}, and not {why:?}"),
+        }
+    }
 }

@@ -340,6 +340,43 @@ fn prices_of_other_neighbours_do_not_add_up_whoever_makes_them() {
     }
 }
 
+#[test]
+fn prices_of_other_units_do_not_add_up() {
+    let (_dir, path) = begun(None);
+    let mut ledger = DataLedger::open(&path).unwrap();
+    for (name, unit) in [("a", Unit::Example), ("b", Unit::Party)] {
+        let releases = Releases {
+            server: vec![(1, gaussian(4.0, unit))],
+            clients: Vec::new(),
+        };
+        let mut one = reservation(name, spent(releases));
+        one.accountant = Some(named(if name == "a" { "rdp" } else { "pld" }));
+        ledger.reserve(one, &make).unwrap();
+    }
+    let together = &ledger.data_sets()[0].together(&make)[&Observer::Readers];
+    assert!(
+        together
+            .to_string()
+            .contains("one example and for one party do not add up"),
+        "{together}"
+    );
+}
+
+#[test]
+fn noise_that_follows_a_seed_in_one_run_does_so_in_all_together() {
+    for second in [Noise::System, Noise::Seeded] {
+        let (_dir, path) = begun(None);
+        let mut ledger = DataLedger::open(&path).unwrap();
+        for (name, noise) in [("a", Noise::System), ("b", second)] {
+            let mut one = reservation(name, server(1, 4.0));
+            one.noise = noise;
+            ledger.reserve(one, &make).unwrap();
+        }
+        let together = &ledger.data_sets()[0].together(&make)[&Observer::Readers];
+        assert_eq!(together.guarantee().unwrap().noise, second);
+    }
+}
+
 /// Rows by their numbers, split among parties.
 fn data(parties: &[&[u8]], public: &[u8], dealt: bool) -> DataId {
     let row = |number: &u8| [*number; 32];
