@@ -19,8 +19,9 @@ use crate::unpriced::Unpriced;
 use anyhow::bail;
 use fl_core::privacy::{NoiseSource, Observer, Protections, epsilons};
 use fl_core::{
-    ClientId, Examples, Parts, PrivacyEvent, Problem, Protocol, Result, RunEvent, RunOptions,
-    RunReleases, RunState, StepCost, StopWhen, TaskKind, Totals, first_names,
+    ClientId, Examples, Metric, Parts, PrivacyEvent, Problem, Protocol, Result, RunEvent,
+    RunOptions, RunReleases, RunState, StepCost, StopWhen, TRAINING_LOSS, TaskKind, Totals,
+    first_names,
 };
 use fl_receipts::{Countersignature, MESSAGES, Recorder, locked};
 use std::collections::{BTreeMap, BTreeSet};
@@ -56,6 +57,9 @@ pub fn run(mut setup: Setup<'_>) -> Result<Outcome> {
         sim.tell(RunEvent::Stops)?;
     } else {
         note_unmeasured(&mut sim, method.stop_when.as_ref());
+        if let Some(text) = diverged(&sim.record.metrics) {
+            sim.note(&text);
+        }
         // before the folder is complete: if this fails, the run can resume
         sim.tell(RunEvent::Ends(done.releases()))?;
         countersign(&mut sim)?;
@@ -378,6 +382,25 @@ fn note_unmeasured(sim: &mut Sim<'_>, rule: Option<&StopWhen>) {
     sim.note(&text);
 }
 
+/// Says that training diverged, if the last training loss is large beside the least one.
+fn diverged(metrics: &[Metric]) -> Option<String> {
+    // no loss of a model that learns, on scaled labels, comes near these
+    const TIMES: f64 = 100.0;
+    const LARGE: f64 = 10.0;
+    const HUGE: f64 = 1e6;
+    let losses = metrics.iter().filter(|m| m.name == TRAINING_LOSS);
+    let least = losses.clone().min_by(|a, b| a.value.total_cmp(&b.value))?;
+    let last = losses.last()?;
+    let grew = last.value > LARGE && last.value >= TIMES * least.value;
+    (grew || last.value > HUGE).then(|| {
+        format!(
+            "training diverged: the training loss was {:.2e} in {} and is {:.2e} in {}; a smaller learning rate may \
+             help, or inputs that are scaled (`columns: {{.. : {{number: {{range: [..]}}}}}}`)",
+            least.value, least.step, last.value, last.step
+        )
+    })
+}
+
 /// Notes that `keep: messages` has kept nothing.
 fn note_unkept(sim: &mut Sim<'_>, method: &Method<'_>) {
     let folder = sim.listeners.folder.as_ref().filter(|_| method.keeps);
@@ -513,4 +536,30 @@ fn one_class(owners: &[(ClientId, Examples)], kind: TaskKind) -> Option<String> 
             first_names(&ids, TOLD)
         )
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn training_that_diverged_is_told() {
+        let told = |losses: &[f64]| {
+            let metric = |(at, value): (usize, &f64)| {
+                let step = format!("round {}", at + 1);
+                let metric = serde_json::json!({"step": step, "round": at + 1, "name": TRAINING_LOSS, "value": value, "std": null});
+                serde_json::from_value(metric).unwrap()
+            };
+            let metrics: Vec<Metric> = losses.iter().enumerate().map(metric).collect();
+            diverged(&metrics)
+        };
+        let said = told(&[0.8, 40.0, 7.5e27]).unwrap();
+        let due = "the training loss was 8.00e-1 in round 1 and is 7.50e27 in round 3; a smaller";
+        assert!(said.contains(due), "{said}");
+        assert!(told(&[1e9]).is_some());
+        // what is learnt by heart may be forgotten, and a first round may be bad
+        for fine in [&[1e-6, 0.3][..], &[2.3, 9.0], &[7.5e5, 3.0], &[]] {
+            assert_eq!(told(fine), None, "{fine:?}");
+        }
+    }
 }

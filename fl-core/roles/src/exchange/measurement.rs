@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
 /// The mean loss of a client's training, which every run without an accountant records.
-pub(crate) const TRAINING_LOSS: &str = "training-loss";
+pub const TRAINING_LOSS: &str = "training-loss";
 
 /// What is measured besides the mean over clients if clients test with rows of their own: the mean
 /// over rows, the mean of the worst tenth of the clients (rounded up), and the best client.
