@@ -26,6 +26,7 @@ pub trait Forge: Send {
 }
 
 /// A [`Forge`] as a part: an aggregator of honest training results into an attack.
+#[derive(Debug)]
 pub struct Attacker<A>(A);
 
 impl<A: Forge> From<A> for Attacker<A> {

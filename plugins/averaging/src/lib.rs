@@ -139,6 +139,7 @@ plugin!(aggregator "trimmed-mean" => TrimmedMean,
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fl_conformance::snapshot;
 
     #[test]
     fn they_keep_their_claims() {
@@ -164,32 +165,27 @@ mod tests {
         let all: Vec<&[f32]> = squares.iter().map(|row| &row[..]).collect();
         let inbox = fl_conformance::params(&all);
         let mut trimmed = TrimmedMean { trim: 0.29 };
-        let mean = trimmed.aggregate(&Round::first(), &inbox).unwrap();
         let kept: u32 = (29..=70_u32).map(|k| k * k).sum();
-        insta::assert_snapshot!(fl_conformance::show(&mean), @"w [1] 2597.17");
+        snapshot!(trimmed, Round::first(), inbox, @"w [1] 2597.17");
         assert_eq!(kept, 109_081);
         // never all of them
         let mut trimmed = TrimmedMean {
             trim: 0.5_f64.next_down(),
         };
         let two = fl_conformance::params(&[&[1.0], &[2.0]]);
-        let mean = trimmed.aggregate(&Round::first(), &two).unwrap();
-        insta::assert_snapshot!(fl_conformance::show(&mean), @"w [1] 1.5");
+        snapshot!(trimmed, Round::first(), two, @"w [1] 1.5");
     }
 
     #[test]
     fn exact_one_wild_client() {
         let inbox = fl_conformance::params(&[&[1.0, 2.0], &[2.0, 2.0], &[3.0, 2.0], &[1e9, -1e9]]);
-        let shown = |aggregator: &mut dyn Aggregator<In = Params, Out = Params>| {
-            let inbox = fl_conformance::weigh(&inbox, &[10.0, 30.0, 60.0, 1.0]);
-            fl_conformance::show(&aggregator.aggregate(&Round::first(), &inbox).unwrap())
-        };
+        let inbox = fl_conformance::weigh(&inbox, &[10.0, 30.0, 60.0, 1.0]);
         let mut mean = Mean {
             weigh: Weigh::Samples,
             sum: Sum::F64,
         };
-        insta::assert_snapshot!(shown(&mut mean), @"w [2] 9900990 -9900990");
-        insta::assert_snapshot!(shown(&mut Median {}), @"w [2] 2.5 2");
-        insta::assert_snapshot!(shown(&mut TrimmedMean { trim: 0.25 }), @"w [2] 2.5 2");
+        snapshot!(mean, Round::first(), inbox, @"w [2] 9900990 -9900990");
+        snapshot!(Median {}, Round::first(), inbox, @"w [2] 2.5 2");
+        snapshot!(TrimmedMean { trim: 0.25 }, Round::first(), inbox, @"w [2] 2.5 2");
     }
 }

@@ -86,6 +86,7 @@ plugin!(aggregator "mean-of-classes" => MeanOfClasses,
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fl_conformance::snapshot;
     use ndarray::array;
 
     #[test]
@@ -105,15 +106,12 @@ mod tests {
             ClientMessage::new(1, 1.0, means(&[1], array![[0.25, 0.75]])),
         ])
         .unwrap();
-        let shown = |which| {
-            let out = MeanOfClasses { which }.aggregate(&Round::first(), &inbox);
-            fl_conformance::show(&out.unwrap())
-        };
-        insta::assert_snapshot!(shown(Which::All), @"
+        let of = |which| MeanOfClasses { which };
+        snapshot!(of(Which::All), Round::first(), inbox, @"
         rows [2] 0 1
         values [2, 2] 0.75 0.25 0.375 0.625
         ");
-        insta::assert_snapshot!(shown(Which::Agreeing), @"
+        snapshot!(of(Which::Agreeing), Round::first(), inbox, @"
         rows [2] 0 1
         values [2, 2] 0.75 0.25 0.25 0.75
         ");

@@ -11,6 +11,7 @@ settings! {
 }
 
 /// The selector. Its state is the client whose turn is next.
+#[derive(Debug)]
 pub struct Cyclic {
     size: usize,
     next: ClientId,
@@ -78,9 +79,11 @@ mod tests {
     fn exact_everybody_has_a_turn() {
         let pool: Vec<Candidate> = [2, 3, 5, 7, 11].map(Candidate::new).to_vec();
         let mut cyclic = Cyclic::from(CyclicSettings { size: 2 });
-        let turns: Vec<_> = (0..5)
-            .map(|_| cyclic.select(&Round::first(), &pool).unwrap())
-            .collect();
-        insta::assert_snapshot!(format!("{turns:?}"), @"[[0, 1], [2, 3], [0, 4], [1, 2], [3, 4]]");
+        fl_conformance::given(&cyclic).pool(&pool).bind(|| {
+            let turns: Vec<_> = (0..5)
+                .map(|_| cyclic.select(&Round::first(), &pool).unwrap())
+                .collect();
+            insta::assert_snapshot!(format!("{turns:?}"), @"[[0, 1], [2, 3], [0, 4], [1, 2], [3, 4]]");
+        });
     }
 }

@@ -115,15 +115,19 @@ mod tests {
             said(5, &[], ndarray::Array2::zeros((0, 2))),
         ])
         .unwrap();
-        let shown = |mut part: Box<dyn Aggregator<In = SoftLabels, Out = SoftLabels>>| {
-            fl_conformance::show(&part.aggregate(&Round::first(), &inbox).unwrap())
-        };
         fl_conformance::close().bind(|| {
-            insta::assert_snapshot!(shown(Box::new(MeanLabels { weigh: Weigh::Uniform })), @"
+            let mut mean = MeanLabels {
+                weigh: Weigh::Uniform,
+            };
+            fl_conformance::snapshot!(mean, Round::first(), inbox, @"
             rows [3] 2 7 9
             values [3, 2] 0.75 0.25 0.75 0.25 0.25 0.75
             ");
-            insta::assert_snapshot!(shown(Box::new(EntropyReduction { temperature: 0.5, weigh: Weigh::Uniform })), @"
+            let mut sharper = EntropyReduction {
+                temperature: 0.5,
+                weigh: Weigh::Uniform,
+            };
+            fl_conformance::snapshot!(sharper, Round::first(), inbox, @"
             rows [3] 2 7 9
             values [3, 2] 0.731059 0.268941 0.731059 0.268941 0.268941 0.731059
             ");

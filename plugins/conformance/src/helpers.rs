@@ -2,13 +2,14 @@
 //! tolerance.
 
 use crate::compare::{digits, numbers};
-use fl_core::message::{Logits, Message, Params};
-use fl_core::{ClientId, ClientMessage, Inbox};
+use fl_core::message::{Logits, Message, NamedTensors, Params, View};
+use fl_core::{Candidate, ClientId, ClientMessage, Inbox, Round};
 use insta::Snapshot;
 use insta::comparator::Comparator;
 use insta::internals::Content;
 use ndarray::{Array2, ArrayD};
-use std::fmt::Debug;
+use std::borrow::Cow;
+use std::fmt::{Debug, Display};
 
 /// Returns an inbox with one tensor `w` from each client; clients count from 0 and have weight 1.
 ///
@@ -90,18 +91,21 @@ pub fn with_losses<M: Message>(inbox: &Inbox<M>, losses: &[f64]) -> Inbox<M> {
 /// Formats a message for snapshots: a line for each tensor with its name, its shape, and its
 /// numbers to six digits.
 pub fn show<M: Message>(message: &M) -> String {
-    let line = |(name, view): &(std::borrow::Cow<'_, str>, fl_core::message::View<'_>)| {
+    lines(&message.tensors()).join("\n")
+}
+
+fn one_line(tensors: &NamedTensors<'_>) -> String {
+    lines(tensors).join("; ")
+}
+
+fn lines(tensors: &NamedTensors<'_>) -> Vec<String> {
+    let line = |(name, view): &(Cow<'_, str>, View<'_>)| {
         let values: Vec<String> = numbers(view).into_iter().map(digits).collect();
         format!("{name} {:?} {}", view.shape(), values.join(" "))
             .trim_end()
             .to_string()
     };
-    message
-        .tensors()
-        .iter()
-        .map(line)
-        .collect::<Vec<_>>()
-        .join("\n")
+    tensors.iter().map(line).collect()
 }
 
 /// Returns settings under which snapshots may differ by 1e-5 of each number, for results of `exp`,
@@ -120,8 +124,91 @@ pub fn close() -> insta::Settings {
     settings
 }
 
-/// Returns settings under which a review of snapshots shows what the part was given: its settings,
-/// and the weight and the message of each client.
+/// The most characters of a part that a review shows: its settings come first, then its state.
+const OF_A_PART: usize = 240;
+
+/// Begins what a review of a snapshot shows above the answer: the part with its settings, and then
+/// a row for each input that is added.
+///
+/// ```
+/// # use fl_core::prelude::*;
+/// # settings! {
+/// #     /// The first client.
+/// #     pub struct First {}
+/// # }
+/// # impl Selector for First {
+/// #     type Pool = [Candidate];
+/// #     fn select(&mut self, _: &Round, _: &[Candidate]) -> Result<Vec<usize>> {
+/// #         Ok(vec![0])
+/// #     }
+/// # }
+/// let pool = [Candidate::new(3), Candidate::new(5)];
+/// let mut part = First {};
+/// fl_conformance::given(&part).pool(&pool).bind(|| {
+///     let chosen = part.select(&Round::first(), &pool).unwrap();
+///     insta::assert_snapshot!(format!("{chosen:?}"), @"[0]")
+/// });
+/// ```
+pub fn given(part: &impl Debug) -> Given {
+    let part = format!("{part:?}");
+    let cut = part.char_indices().nth(OF_A_PART);
+    let shown = cut.map_or(part.clone(), |(at, _)| format!("{}..", &part[..at]));
+    Given(Vec::new()).input("part", shown)
+}
+
+/// What a part was given, for the review of a snapshot of its answer; [`given`] makes it.
+#[must_use = "call `bind` with the assertion"]
+pub struct Given(Vec<(Content, Content)>);
+
+impl Given {
+    /// Adds an input by name.
+    pub fn input(mut self, name: impl Into<String>, value: impl Display) -> Self {
+        let text = |text: String| Content::String(text);
+        self.0.push((text(name.into()), text(value.to_string())));
+        self
+    }
+
+    /// Adds what the server sent to clients, if the round shows it.
+    pub fn round(self, round: &Round) -> Self {
+        match round.sent_any() {
+            Some(sent) => self.input("sent", one_line(&sent.content())),
+            None => self,
+        }
+    }
+
+    /// Adds each client's weight, training loss and message.
+    pub fn inbox<M: Message>(self, inbox: &Inbox<M>) -> Self {
+        inbox.iter().fold(self, |rows, mail| {
+            let loss = mail.training_loss;
+            let loss = loss.map_or(String::new(), |loss| format!(", loss {}", digits(loss)));
+            let (weight, body) = (digits(mail.weight), one_line(&mail.body.tensors()));
+            let name = format!("client {}", mail.from);
+            rows.input(name, format!("weight {weight}{loss}: {body}"))
+        })
+    }
+
+    /// Adds the clients that a selector may choose.
+    pub fn pool(self, pool: &[Candidate]) -> Self {
+        (0..)
+            .zip(pool)
+            .fold(self, |rows, (at, client): (usize, _)| {
+                let samples = client.samples.map(|n| format!(", {n} samples"));
+                let loss = client.loss.map(|loss| format!(", loss {}", digits(loss)));
+                let known = [samples, loss].map(Option::unwrap_or_default).concat();
+                rows.input(format!("at {at}"), format!("client {}{known}", client.id))
+            })
+    }
+
+    /// Runs `assertion`, whose snapshots have these rows as their info.
+    pub fn bind<T>(self, assertion: impl FnOnce() -> T) -> T {
+        let mut settings = insta::Settings::clone_current();
+        settings.set_raw_info(&Content::Map(self.0));
+        settings.bind(assertion)
+    }
+}
+
+/// Takes an inline snapshot of what an aggregator answers. A review shows above it the part, what
+/// the server sent, and each client's weight, training loss and message.
 ///
 /// ```
 /// # use fl_core::prelude::*;
@@ -137,31 +224,17 @@ pub fn close() -> insta::Settings {
 /// #     }
 /// # }
 /// let inbox = fl_conformance::params(&[&[1.0, 2.0], &[3.0, -4.0]]);
-/// let mut part = First {};
-/// fl_conformance::given(&part, &inbox).bind(|| {
-///     let out = part.aggregate(&Round::first(), &inbox).unwrap();
-///     insta::assert_snapshot!(fl_conformance::show(&out), @"w [2] 1 2")
-/// });
+/// fl_conformance::snapshot!(First {}, Round::first(), inbox, @"w [2] 1 2");
 /// ```
-pub fn given<M: Message>(part: &impl Debug, inbox: &Inbox<M>) -> insta::Settings {
-    let mut settings = insta::Settings::clone_current();
-    settings.set_raw_info(&inputs(part, inbox));
-    settings
-}
-
-/// A small table: the part, then a line for each client.
-fn inputs<M: Message>(part: &impl Debug, inbox: &Inbox<M>) -> Content {
-    let text = |text: String| Content::String(text);
-    let mut rows = vec![(text("part".into()), text(format!("{part:?}")))];
-    rows.extend(inbox.iter().map(|mail| {
-        let loss = mail.training_loss;
-        let loss = loss.map_or(String::new(), |loss| format!(", loss {}", digits(loss)));
-        let weight = digits(mail.weight);
-        let body = show(&mail.body).replace('\n', "; ");
-        let name = format!("client {}", mail.from);
-        (text(name), text(format!("weight {weight}{loss}: {body}")))
-    }));
-    Content::Map(rows)
+#[macro_export]
+macro_rules! snapshot {
+    ($part:expr, $round:expr, $inbox:expr, $($answer:tt)+) => {{
+        let (part, round, inbox) = (&mut $part, &$round, &$inbox);
+        $crate::given(&*part).round(round).inbox(inbox).bind(|| {
+            let answer = part.aggregate(round, inbox).unwrap();
+            $crate::insta::assert_snapshot!($crate::show(&answer), $($answer)+)
+        })
+    }};
 }
 
 #[derive(Clone)]
@@ -222,26 +295,60 @@ mod tests {
         assert!(nearly("holds NaN", "holds NaN") && !nearly("holds NaN", "holds 1"));
     }
 
+    #[derive(Debug)]
+    #[expect(dead_code, reason = "a review shows it")]
+    struct Trimmed {
+        trim: f64,
+        seen: Vec<u8>,
+    }
+
+    fn rows<const N: usize>(rows: [(&str, &str); N]) -> Vec<(Content, Content)> {
+        let text = |text: &str| Content::String(text.into());
+        rows.map(|(name, row)| (text(name), text(row))).into()
+    }
+
     #[test]
     fn exact_inputs_are_the_part_and_a_line_for_each_client() {
-        #[derive(Debug)]
-        #[expect(dead_code)]
-        struct Trimmed {
-            trim: f64,
-        }
         let inbox = weigh(&params(&[&[1.0, 2.0], &[3.0, -4.5]]), &[1.0, 2.5]);
         let inbox = with_losses(&inbox, &[0.5, 0.25]);
-        let rows = [
-            ("part", "Trimmed { trim: 0.2 }"),
+        let sent = inbox.iter().next().unwrap().body.clone();
+        let part = Trimmed {
+            trim: 0.2,
+            seen: Vec::new(),
+        };
+        let found = given(&part)
+            .round(&Round::first().showing(sent))
+            .inbox(&inbox);
+        let due = [
+            ("part", "Trimmed { trim: 0.2, seen: [] }"),
+            ("sent", "w [2] 1 2"),
             ("client 0", "weight 1, loss 0.5: w [2] 1 2"),
             ("client 1", "weight 2.5, loss 0.25: w [2] 3 -4.5"),
         ];
-        let text = |text: &str| Content::String(text.into());
-        let due = rows.map(|(name, row)| (text(name), text(row)));
-        assert_eq!(
-            inputs(&Trimmed { trim: 0.2 }, &inbox),
-            Content::Map(due.into())
-        );
+        assert_eq!(found.0, rows(due));
+        let mut known = Candidate::new(7);
+        (known.samples, known.loss) = (Some(20), Some(0.5));
+        let found = given(&1).pool(&[Candidate::new(3), known]);
+        let due = [
+            ("part", "1"),
+            ("at 0", "client 3"),
+            ("at 1", "client 7, 20 samples, loss 0.5"),
+        ];
+        assert_eq!(found.round(&Round::first()).0, rows(due));
+    }
+
+    #[test]
+    fn a_long_state_is_cut() {
+        let part = Trimmed {
+            trim: 0.2,
+            seen: vec![1; 1000],
+        };
+        let Given(rows) = given(&part);
+        let (_, Content::String(shown)) = &rows[0] else {
+            panic!("{rows:?}");
+        };
+        assert_eq!(shown.len(), OF_A_PART + 2);
+        assert!(shown.starts_with("Trimmed { trim: 0.2") && shown.ends_with(".."));
     }
 
     #[test]

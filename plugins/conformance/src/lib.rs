@@ -51,10 +51,14 @@ mod trainer_rules;
 
 pub use audit::{Audit, at_least, audit};
 pub use broken::Broken;
-pub use helpers::{close, given, logits, params, show, weigh, with_losses};
+pub use helpers::{Given, close, given, logits, params, show, weigh, with_losses};
 pub use mechanism::Neighbours;
 pub use sample::{Case, PoolSample, Values, classes};
 pub use toy::{images, numbers, pixels, tasks};
+
+/// For [`snapshot`].
+#[doc(hidden)]
+pub use insta;
 
 use fl_core::{
     Accountant, Aggregator, AnyAggregator, AnyMechanism, BuildContext, Generator, PrivacyMechanism,

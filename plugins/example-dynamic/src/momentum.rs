@@ -14,6 +14,7 @@ settings! {
 }
 
 /// The aggregator. Its state is its last position and its direction.
+#[derive(Debug)]
 pub struct Momentum {
     beta: f32,
     last: Option<(Params, Params)>,
@@ -112,14 +113,9 @@ mod tests {
     #[test]
     fn exact_it_overshoots() {
         let mut part = Momentum::from(MomentumMean { beta: 0.5 });
-        let mut round = |x: f32| {
-            let inbox = fl_conformance::params(&[&[x], &[x + 2.0]]);
-            fl_conformance::show(&part.aggregate(&Round::first(), &inbox).unwrap())
-        };
-        insta::assert_snapshot!([round(0.0), round(4.0), round(4.0)].join("\n"), @r"
-        w [1] 1
-        w [1] 5
-        w [1] 7
-        ");
+        let inbox = |x: f32| fl_conformance::params(&[&[x], &[x + 2.0]]);
+        fl_conformance::snapshot!(part, Round::first(), inbox(0.0), @"w [1] 1");
+        fl_conformance::snapshot!(part, Round::first(), inbox(4.0), @"w [1] 5");
+        fl_conformance::snapshot!(part, Round::first(), inbox(4.0), @"w [1] 7");
     }
 }

@@ -14,6 +14,7 @@ settings! {
 }
 
 /// The aggregator of [`Afl`].
+#[derive(Debug)]
 pub struct AgnosticMean {
     settings: Afl,
     /// Each client's weight and last loss. The weights add up to 1.

@@ -1,5 +1,5 @@
 use crate::{Afl, AgnosticMean, LossWeightedMean, QFairMean, agnostic::project_to_simplex};
-use fl_conformance::{close, params, show, weigh, with_losses};
+use fl_conformance::{close, params, show, snapshot, weigh, with_losses};
 use fl_core::Weigh;
 use fl_core::prelude::*;
 
@@ -21,10 +21,9 @@ fn round(sent: f32) -> Round {
     Round::first().showing(sent)
 }
 
-/// Returns the aggregate of two answers with these losses.
-fn of(part: &mut dyn Aggregator<In = Params, Out = Params>, sent: f32, losses: [f64; 2]) -> String {
-    let inbox = with_losses(&params(&[&[1.0], &[3.0]]), &losses);
-    show(&part.aggregate(&round(sent), &inbox).unwrap())
+/// Returns two answers with these losses.
+fn of(losses: [f64; 2]) -> Inbox<Params> {
+    with_losses(&params(&[&[1.0], &[3.0]]), &losses)
 }
 
 #[test]
@@ -53,17 +52,16 @@ fn they_keep_their_claims() {
 #[test]
 fn close_q_fedavg_is_algorithm_2() {
     close().bind(|| {
-        insta::assert_snapshot!(of(&mut q_fair(1.0), 0.0, [1.0, 2.0]), @"w [1] 0.304348");
+        snapshot!(q_fair(1.0), round(0.0), of([1.0, 2.0]), @"w [1] 0.304348");
         // q = 2: numerator 1 * -2 + 4 * -6 = -26, denominators 2 * 1 * 4 + 2 * 1 = 10 and
         // 2 * 2 * 36 + 2 * 4 = 152
-        insta::assert_snapshot!(of(&mut q_fair(2.0), 0.0, [1.0, 2.0]), @"w [1] 0.160494");
+        snapshot!(q_fair(2.0), round(0.0), of([1.0, 2.0]), @"w [1] 0.160494");
         // q = 0: the mean, for any losses
-        insta::assert_snapshot!(of(&mut q_fair(0.0), 7.0, [1.0, 2.0]), @"w [1] 2");
+        snapshot!(q_fair(0.0), round(7.0), of([1.0, 2.0]), @"w [1] 2");
         // twice as many examples count twice: numerator 2 * -2 + 2 * -6 = -16, denominators
         // 2 * 6 = 12 and 40
         let inbox = with_losses(&weigh(&params(&[&[1.0], &[3.0]]), &[2.0, 1.0]), &[1.0, 2.0]);
-        let out = q_fair(1.0).aggregate(&round(0.0), &inbox).unwrap();
-        insta::assert_snapshot!(show(&out), @"w [1] 0.307692");
+        snapshot!(q_fair(1.0), round(0.0), inbox, @"w [1] 0.307692");
     });
 }
 
@@ -72,17 +70,16 @@ fn close_q_fedavg_is_algorithm_2() {
 fn close_afl_moves_its_weights_towards_the_largest_loss() {
     let mut part = afl(0.1);
     close().bind(|| {
-        insta::assert_snapshot!(of(&mut part, 0.0, [1.0, 3.0]), @"w [1] 2");
+        snapshot!(part, round(0.0), of([1.0, 3.0]), @"w [1] 2");
         // 0.5 + 0.1 = 0.6 and 0.5 + 0.3 = 0.8, minus 0.2 each: 0.4 and 0.6
-        insta::assert_snapshot!(of(&mut part, 0.0, [0.0, 9.0]), @"w [1] 2.2");
+        snapshot!(part, round(0.0), of([0.0, 9.0]), @"w [1] 2.2");
         // 0.4 and 1.5: the nearest point is 0 and 1
-        insta::assert_snapshot!(of(&mut part, 0.0, [0.0, 0.0]), @"w [1] 3");
+        snapshot!(part, round(0.0), of([0.0, 0.0]), @"w [1] 3");
         // the client of weight 0 alone leaves the result unchanged, and its loss of 5 adds 0.5:
         // 0.25, 0.75
         let alone = with_losses(&params(&[&[1.0]]), &[5.0]);
-        let out = part.aggregate(&round(4.0), &alone).unwrap();
-        insta::assert_snapshot!(show(&out), @"w [1] 4");
-        insta::assert_snapshot!(of(&mut part, 0.0, [0.0, 0.0]), @"w [1] 2.5");
+        snapshot!(part, round(4.0), alone, @"w [1] 4");
+        snapshot!(part, round(0.0), of([0.0, 0.0]), @"w [1] 2.5");
     });
 }
 
@@ -93,8 +90,7 @@ fn close_a_client_that_comes_later_gets_the_mean_weight() {
     part.aggregate(&round(0.0), &two).unwrap();
     let three = with_losses(&params(&[&[1.0], &[3.0], &[9.0]]), &[0.0; 3]);
     // 2/3 of 0.4 and 0.6, and 1/3
-    let out = part.aggregate(&round(0.0), &three).unwrap();
-    close().bind(|| insta::assert_snapshot!(show(&out), @"w [1] 4.466667"));
+    close().bind(|| snapshot!(part, round(0.0), three, @"w [1] 4.466667"));
 }
 
 #[test]
@@ -114,17 +110,14 @@ fn close_projections_are_the_nearest_points() {
 
 #[test]
 fn close_a_power_of_the_loss_is_a_weight() {
-    let of_power = |power| {
-        let mut part = LossWeightedMean {
-            power,
-            weigh: Weigh::Samples,
-        };
-        of(&mut part, 0.0, [1.0, 3.0])
+    let of_power = |power| LossWeightedMean {
+        power,
+        weigh: Weigh::Samples,
     };
     close().bind(|| {
-        insta::assert_snapshot!(of_power(1.0), @"w [1] 2.5");
-        insta::assert_snapshot!(of_power(-1.0), @"w [1] 1.5");
-        insta::assert_snapshot!(of_power(0.0), @"w [1] 2");
+        snapshot!(of_power(1.0), round(0.0), of([1.0, 3.0]), @"w [1] 2.5");
+        snapshot!(of_power(-1.0), round(0.0), of([1.0, 3.0]), @"w [1] 1.5");
+        snapshot!(of_power(0.0), round(0.0), of([1.0, 3.0]), @"w [1] 2");
     });
 }
 

@@ -139,6 +139,7 @@ plugin!(aggregator "norm-bounding" => NormBounding,
     papers: ["Sun et al. 2019"]);
 
 /// The aggregator of [`CentredClipping`]. Its state is the model's change in the last round.
+#[derive(Debug)]
 pub struct Clipping {
     settings: CentredClipping,
     last: Option<Params>,

@@ -1,4 +1,5 @@
 use super::*;
+use fl_conformance::snapshot;
 use fl_core::message::ParamsList;
 use fl_core::settings::{Settings, read_yaml};
 use fl_core::squared_distance;
@@ -28,51 +29,48 @@ fn they_keep_their_claims() {
     }
 }
 
-fn made<A: Aggregator<In = Params, Out = Params>>(mut part: A, clients: &[&[f32]]) -> String {
-    let sent = fl_conformance::params(&[&vec![0.0; clients[0].len()]]);
-    let round = Round::first().showing(sent.iter().next().unwrap().body.clone());
-    fl_conformance::show(
-        &part
-            .aggregate(&round, &fl_conformance::params(clients))
-            .unwrap(),
-    )
+/// Returns a round in which the server sent two zeros to clients.
+fn round() -> Round {
+    let sent = fl_conformance::params(&[&[0.0, 0.0]]);
+    Round::first().showing(sent.iter().next().unwrap().body.clone())
 }
 
 #[test]
 fn exact_one_wild_client() {
-    let sent: [&[f32]; 5] = [
+    let sent = fl_conformance::params(&[
         &[1.0, 2.0],
         &[2.0, 2.0],
         &[3.0, 2.0],
         &[2.0, 3.0],
         &[1e9, -1e9],
-    ];
-    insta::assert_snapshot!(made(part::<Krum>("{byzantine-share: 0.2}"), &sent), @"w [2] 2 2");
-    insta::assert_snapshot!(made(part::<MultiKrum>("{byzantine-share: 0.2}"), &sent), @"w [2] 2 2.25");
-    insta::assert_snapshot!(made(part::<Bulyan>("{byzantine-share: 0.2}"), &sent), @"w [2] 2 2");
+    ]);
+    snapshot!(part::<Krum>("{byzantine-share: 0.2}"), round(), sent, @"w [2] 2 2");
+    snapshot!(part::<MultiKrum>("{byzantine-share: 0.2}"), round(), sent, @"w [2] 2 2.25");
+    snapshot!(part::<Bulyan>("{byzantine-share: 0.2}"), round(), sent, @"w [2] 2 2");
     // changes of norms sqrt(5), sqrt(8), sqrt(13) ..: none is longer than 1 afterwards
-    insta::assert_snapshot!(made(part::<NormBounding>("{weigh: uniform}"), &sent), @"w [2] 0.649636 0.456236");
-    insta::assert_snapshot!(made(Clipping::from(part::<CentredClipping>("{}")), &sent), @"w [2] 0.649636 0.456236");
+    snapshot!(part::<NormBounding>("{weigh: uniform}"), round(), sent, @"w [2] 0.649636 0.456236");
+    snapshot!(Clipping::from(part::<CentredClipping>("{}")), round(), sent, @"w [2] 0.649636 0.456236");
 }
 
 /// Changes as long as the trusted client's, weighted by cosines: 1 for (2, 0), 0.6 for (3, 4), 0
 /// for the opposite direction.
 #[test]
 fn exact_who_points_another_way_than_the_trusted_client_does_not_count() {
-    let sent: [&[f32]; 5] = [
+    let all: [&[f32]; 5] = [
         &[5.0, 0.0],
         &[2.0, 0.0],
         &[3.0, 4.0],
         &[-1e9, 1e9],
         &[0.0, 7.0],
     ];
+    let sent = fl_conformance::params(&all);
     // (1 * (5, 0) + 0.6 * (3, 4)) / 1.6
-    insta::assert_snapshot!(made(part::<Fltrust>("{}"), &sent), @"w [2] 4.25 1.5");
+    snapshot!(part::<Fltrust>("{}"), round(), sent, @"w [2] 4.25 1.5");
     // no client agrees: the parameters stay as they were
-    let alone = [sent[0], sent[1], sent[3]];
-    insta::assert_snapshot!(made(part::<Fltrust>("{trusted: 2}"), &alone), @"w [2] 0 0");
+    let alone = fl_conformance::params(&[all[0], all[1], all[3]]);
+    snapshot!(part::<Fltrust>("{trusted: 2}"), round(), alone, @"w [2] 0 0");
     // without the trusted client the model stays as it was
-    insta::assert_snapshot!(made(part::<Fltrust>("{trusted: 9}"), &sent), @"w [2] 0 0");
+    snapshot!(part::<Fltrust>("{trusted: 9}"), round(), sent, @"w [2] 0 0");
 }
 
 #[test]
