@@ -5,9 +5,6 @@ use anyhow::{Context, ensure};
 use fl_core::settings::{Setting, Value};
 use fl_core::{Result, Task, TaskKind};
 
-/// The classes of the task that a network is described with.
-const CLASSES: usize = 10;
-
 /// A layer of a network, as the network's list has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LayerOutline {
@@ -22,8 +19,8 @@ pub struct LayerOutline {
 /// A known network for an input.
 #[derive(Clone, Debug)]
 pub struct Outline {
-    /// The input, and 10 classes: of each input, or of each pixel in a network for images of
-    /// images.
+    /// The input, and the classes of the network's data, most often 10: of each input, or of each
+    /// pixel in a network for images of images.
     pub task: Task,
     /// Whether an input is a row of word numbers.
     pub takes_words: bool,
@@ -45,13 +42,14 @@ impl Outline {
 pub fn outline(name: &str, input: Option<&[usize]>) -> Result<Outline> {
     let layers = presets::layers(name).with_context(|| format!("no network is called `{name}`"))?;
     let input = input.unwrap_or(presets::usual_input(name)).to_vec();
+    let classes = presets::usual_classes(name);
     let kind = match (name, &input[..]) {
         ("unet", [_, height, width]) => TaskKind::Pixels {
-            classes: CLASSES,
+            classes,
             height: *height,
             width: *width,
         },
-        _ => TaskKind::Classes(CLASSES),
+        _ => TaskKind::Classes(classes),
     };
     let task = Task { input, kind };
     let net = Net::new(&NetSpec::Named(name.into()), &task)?;

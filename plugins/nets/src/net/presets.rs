@@ -101,6 +101,15 @@ pub(super) fn usual_input(name: &str) -> &'static [usize] {
     }
 }
 
+/// Returns the number of classes that a known network is described with.
+pub(super) fn usual_classes(name: &str) -> usize {
+    match name {
+        // the next character
+        "lstm-shakespeare" => 80,
+        _ => 10,
+    }
+}
+
 /// Returns the layers of a known network.
 pub fn layers(name: &str) -> Option<Vec<Layer>> {
     use Layer::{AveragePool, BatchNorm, GlobalPool};

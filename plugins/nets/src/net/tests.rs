@@ -106,6 +106,9 @@ fn exact_an_outline_has_the_shapes_and_parameters_of_each_layer() {
         let last = of.layers.last().unwrap().gives.iter().product::<usize>();
         assert_eq!(last, of.task.kind.outputs(), "{name}");
     }
+    // the number in its text
+    let lstm = outline("lstm-shakespeare", None).unwrap();
+    assert_eq!(lstm.parameters(), 817_872);
     assert_eq!(
         outline("resnet-18", Some(&[1, 28, 28]))
             .unwrap()
