@@ -1,6 +1,6 @@
 //! `fl plan`: every question before it is asked.
 
-use crate::{DataDir, Done, Overrides, print, width};
+use crate::{DataDir, Done, Overrides, print, progress, width};
 use clap::Args;
 use fl_core::ExchangeSpec;
 use fl_core::privacy::{Observer, Protection, UpperBound};
@@ -113,7 +113,7 @@ pub fn plan(args: &PlanArgs, catalogue: &Catalogue) -> Done {
         out += &ledger_text(forecast);
     }
     let sum = format!(
-        "at most {} bytes up and {} down in all, without envelopes (sample and class counts, training losses)",
+        "bytes in all: at most {} up and {} down, without envelopes (sample and class counts, training losses)",
         bytes(up),
         bytes(down)
     );
@@ -121,7 +121,7 @@ pub fn plan(args: &PlanArgs, catalogue: &Catalogue) -> Done {
 }
 
 fn bytes(known: Option<u64>) -> String {
-    known.map_or("?".into(), |bytes| bytes.to_string())
+    known.map_or("?".into(), progress::bytes)
 }
 
 fn cells(row: &PlannedExchange, everyone: usize) -> [String; 6] {

@@ -111,7 +111,7 @@ pub fn text(o: &Outcome) -> String {
 }
 
 /// A number of bytes, a large one in a larger unit too.
-fn bytes(count: u64) -> String {
+pub fn bytes(count: u64) -> String {
     match count {
         0..1_000_000 => count.to_string(),
         _ => format!("{count} ({})", ByteSize(count).display().si()),

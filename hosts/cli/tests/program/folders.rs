@@ -436,9 +436,12 @@ fn a_plan_knows_cohorts_empty_slots_and_the_bytes_of_models() {
     let plan = |spec: &str, more: &[&str]| out(dir.path(), &[&["plan", spec], more].concat());
     let robust = plan(&spec("robust"), &[]);
     assert!(
-        robust.contains("4 of 8") && robust.contains("at most 7488 bytes up and 7488 down"),
+        robust.contains("4 of 8") && robust.contains("at most 7488 up and 7488 down,"),
         "{robust}"
     );
+    let long = plan(&spec("robust"), &["--set", "protocol.rounds=1000"]);
+    let due = "at most 1248000 (1.2 MB) up and 1248000 (1.2 MB) down,";
+    assert!(long.contains(due), "{long}");
     let text = fs::read_to_string(spec("fedkd")).unwrap();
     let filled = plan(&spec("fedkd"), &[]);
     assert!(
