@@ -136,6 +136,7 @@ pub fn execute(
         )),
     };
     let (folder, resumed) = open(folder, &spec.name, &yaml, manifest)?;
+    let resumes = resumed.is_some();
     let protocol = spec.make_protocol(&prepare::protocol_context(spec, &data.task))?;
     let protocol = match options.protocol {
         Some(replace) => replace(protocol),
@@ -178,10 +179,16 @@ pub fn execute(
     outcome.inspect_err(|error| {
         // what a budget refuses it refuses again
         let refused = matches!(error.downcast_ref(), Some(Problem::Budget(_)));
-        if out.join("state").is_file() && !refused {
+        let kept = out.join("state").is_file();
+        if kept && !refused {
             let program = options.command.first().map_or("fl", String::as_str);
             log::info!(
                 "the work up to the last checkpoint is kept; resume with: {program} run --resume {}{hint}",
+                out.display()
+            );
+        } else if !kept && !resumes && out.exists() && spec.parts.has("accountant") {
+            log::info!(
+                "{}: the folder stays, so that totals of privacy count the run",
                 out.display()
             );
         }

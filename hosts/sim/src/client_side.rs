@@ -44,12 +44,13 @@ impl ClientSide<'_> {
         long: Option<(Instant, f64)>,
         each: &mut dyn FnMut(ClientId, Result<Answer>) -> Result<()>,
     ) -> Result<()> {
+        let asked = self.asked;
+        self.asked += 1;
         if let Some(elsewhere) = &mut self.elsewhere {
             return elsewhere.ask(to, question, each);
         }
         let (protocol, wire) = (&self.protocol, self.wire);
-        let (answers, done, asked) = (self.answers.as_ref(), self.done, self.asked);
-        self.asked += 1;
+        let (answers, done) = (self.answers.as_ref(), self.done);
         let work = |client: &mut ClientState| {
             let key = (done, asked, client.id());
             if let Some(answers) = answers

@@ -496,9 +496,13 @@ fn countersign(sim: &mut Sim<'_>) -> Result<()> {
     asked
 }
 
-/// Removes a new run (`begins`) that failed before its first result.
+/// Removes a new run (`begins`) that failed before its first result. One with an accountant that
+/// has asked a client stays: its failure may tell of the client's rows, so pages count it.
 fn undo(sim: Sim<'_>, begins: bool) {
     let clients = sim.clients;
+    if sim.record.unpriced == Unpriced::Withheld && clients.asked > 0 {
+        return;
+    }
     let unsaid = clients.answers.as_ref().is_none_or(PartialStep::is_empty);
     let nothing = sim.record.entries.is_empty() && sim.record.metrics.is_empty() && unsaid;
     if let Some(folder) = sim.listeners.folder.filter(|_| nothing && begins) {

@@ -699,6 +699,51 @@ fn a_run_that_is_not_done_counts_on_a_page() {
 }
 
 #[test]
+fn a_run_that_failed_in_its_first_exchange_counts_on_a_page() {
+    let d = tempfile::tempdir().unwrap();
+    let dir = d.path();
+    two_sites(dir);
+    fs::write(
+        dir.join("s.yaml"),
+        patients("s", "A.csv, B.csv", "test.csv"),
+    )
+    .unwrap();
+    out(dir, &["run", "s.yaml", "--out", "R"]);
+    let far = [
+        "run",
+        "s.yaml",
+        "--out",
+        "F",
+        "--set",
+        "parts.model.lr=1e38",
+    ];
+    let (_, said) = fails(dir, &far);
+    let due = "F: the folder stays, so that totals of privacy count the run";
+    assert!(said.contains(due), "{said}");
+    same_on_page(dir, &["R", "F"]);
+    // without an accountant it leaves nothing
+    let plain = [
+        "ledger=null",
+        "parts.accountant=null",
+        "parts.server-privacy=null",
+    ];
+    let plain = plain.map(|set| ["--set", set]).concat();
+    let far = [
+        "run",
+        "s.yaml",
+        "--out",
+        "G",
+        "--set",
+        "parts.model.lr=1e38",
+    ];
+    fails(
+        dir,
+        &[&far[..], &["--set", "protocol.use=fedavg"], &plain].concat(),
+    );
+    assert!(!dir.join("G").exists());
+}
+
+#[test]
 fn accountants_with_other_neighbours_have_no_total() {
     let d = tempfile::tempdir().unwrap();
     let dir = d.path();
