@@ -89,7 +89,7 @@ impl<'a> Checker<'a> {
     /// # Errors
     /// When the text is no mapping.
     pub fn new(document: &'a Document, catalogue: &'a Catalogue) -> Result<Self, Mistakes> {
-        let (root, mistakes) = document.tree(SPEC)?;
+        let (root, mistakes) = document.spec_tree(SPEC)?;
         Ok(Self {
             file: &document.file,
             catalogue,

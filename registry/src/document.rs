@@ -208,6 +208,16 @@ impl Document {
         }
     }
 
+    /// As [`Document::tree`] of a spec; an error says so if this is a study.
+    pub(crate) fn spec_tree(&self, what: &str) -> Result<(Node, Vec<Mistake>), Mistakes> {
+        let (root, mistakes) = self.tree(what)?;
+        if root.get("tables").is_some() && root.get("protocol").is_none() {
+            let text = format!("this is a study, which `fl study` runs; {what}");
+            return Err(Mistakes::sorted(vec![self.mistake_at(&[], text)]));
+        }
+        Ok((root, mistakes))
+    }
+
     /// The tree of values, and the mistakes that do not keep it from being checked. `what` says
     /// what such a document is.
     pub(crate) fn tree(&self, what: &str) -> Result<(Node, Vec<Mistake>), Mistakes> {

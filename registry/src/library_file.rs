@@ -12,6 +12,9 @@ use std::path::{Path, PathBuf};
 /// libraries. On other systems it is opened by its path: a user who may write to its folder could
 /// be quick enough.
 pub(crate) fn table(mut file: File, path: &Path) -> Result<*const FlLibrary, String> {
+    if cfg!(all(target_env = "musl", target_feature = "crt-static")) {
+        return Err("this program is static and loads no library; install the wheel, whose `fl` does, or build fl on this machine".into());
+    }
     #[cfg(target_os = "linux")]
     let name = {
         use std::os::fd::AsRawFd;

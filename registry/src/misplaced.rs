@@ -6,6 +6,9 @@ use crate::diagnostics::Mistake;
 use fl_core::settings::{Step, Value, ValueType};
 use fl_core::{PartDecl, Role};
 
+/// The word of a set that a person's own files make.
+const OWN_ROWS: &str = "files";
+
 /// More places than this are noise.
 const SHOWN: usize = 4;
 
@@ -14,14 +17,17 @@ const MOST: usize = 20;
 
 /// Words of papers and of other frameworks, in small letters with `-`, and ours for a setting or a
 /// slot. The book's page of words has more.
-const WORDS: [(&str, &str); 15] = [
+const WORDS: [(&str, &str); 18] = [
     ("batch-size", "batch"),
     ("clients-per-round", "cohort"),
     ("fraction", "cohort"),
     ("fraction-fit", "cohort"),
+    ("global-epochs", "rounds"),
+    ("global-rounds", "rounds"),
     ("join-ratio", "cohort"),
     ("learning-rate", "lr"),
     ("local-epochs", "epochs"),
+    ("local-learning-rate", "lr"),
     ("local-steps", "steps"),
     ("max-grad-norm", "clip"),
     ("network", "net"),
@@ -47,20 +53,36 @@ impl Checker<'_> {
             let Some(Step::Key(name)) = mistake.path.last() else {
                 continue;
             };
+            if name.bytes().all(|b| b.is_ascii_digit()) {
+                mistake.text += "; a number has a decimal point: `0.01`, not `0,01`";
+                continue;
+            }
             let theirs = name.to_lowercase().replace('_', "-");
             let ours = WORDS.iter().find(|(word, _)| *word == theirs);
             let in_slots = mistake.path.contains(&Step::Key("parts".into()));
             let places = |name: &str| {
                 let mut found = Vec::new();
                 for (place, part) in parts.iter().take(MOST) {
-                    let paths = setting_paths(&(part.describe)().group(), name);
+                    let paths = setting_paths(&(part.describe)().group(), name, None);
                     found.extend(paths.iter().map(|path| format!("`{place}.{path}`")));
                     let slots = example(part).map_or(Vec::new(), |protocol| protocol.slots());
                     if !in_slots && slots.iter().any(|slot| slot.name == name) {
                         found.push(format!("`parts.{name}`"));
                     }
                 }
-                let of_data = setting_paths(data, name);
+                let of_data = setting_paths(data, name, spec.get("data"));
+                // what the spec has, or must have, comes before what it may have
+                let near = |path: &&String| {
+                    let first = path.split('.').next().unwrap_or_default();
+                    let there = spec.get("data").is_some_and(|of| of.get(first).is_some());
+                    there || must_be_given(data, first)
+                };
+                let here: Vec<&String> = of_data.iter().filter(near).collect();
+                let of_data = if here.is_empty() {
+                    of_data.iter().collect()
+                } else {
+                    here
+                };
                 found.extend(of_data.iter().map(|path| format!("`data.{path}`")));
                 found
             };
@@ -111,10 +133,22 @@ impl Checker<'_> {
     }
 }
 
-/// Where settings of this name stand below a value, in mappings and under words: `sgd.lr`.
-fn setting_paths(of: &ValueType, name: &str) -> Vec<String> {
+fn must_be_given(of: &ValueType, name: &str) -> bool {
+    match of.plain().0 {
+        ValueType::Group { fields, .. } => fields
+            .iter()
+            .any(|field| field.name == name && field.default.is_none()),
+        _ => false,
+    }
+}
+
+/// Where settings of this name stand below a value, in mappings and under words: `sgd.lr`. Where
+/// the spec (`chosen`) has a word, it is that alone. Where it has none, a person's own `files` come
+/// before the words of sets and parts that come with fl.
+fn setting_paths(of: &ValueType, name: &str, chosen: Option<&Value>) -> Vec<String> {
     let below = |key: &str, inner: &ValueType| -> Vec<String> {
-        let paths = setting_paths(inner, name).into_iter();
+        let chosen = chosen.and_then(|value| value.get(key));
+        let paths = setting_paths(inner, name, chosen).into_iter();
         paths.map(|path| format!("{key}.{path}")).collect()
     };
     match of.plain().0 {
@@ -125,10 +159,22 @@ fn setting_paths(of: &ValueType, name: &str) -> Vec<String> {
             own.chain(inner).collect()
         }
         ValueType::Choice { words, .. } => {
-            let words = words
+            let inner: Vec<(&str, &ValueType)> = words
                 .iter()
-                .filter_map(|w| Some((&w.name, w.value.as_ref()?)));
-            words.flat_map(|(word, inner)| below(word, inner)).collect()
+                .filter_map(|w| Some((&*w.name, w.value.as_ref()?)))
+                .collect();
+            let is_chosen = |word: &str| {
+                let here =
+                    |value: &Value| value.as_str() == Some(word) || value.get(word).is_some();
+                chosen.is_some_and(here)
+            };
+            let of_word = inner.iter().find(|(word, _)| is_chosen(word));
+            let own = || inner.iter().find(|(word, _)| *word == OWN_ROWS);
+            let only = of_word.or_else(|| own().filter(|(_, of)| !below(OWN_ROWS, of).is_empty()));
+            let all = only.map_or(&inner[..], std::slice::from_ref);
+            all.iter()
+                .flat_map(|(word, inner)| below(word, inner))
+                .collect()
         }
         _ => Vec::new(),
     }

@@ -27,6 +27,14 @@ pub(crate) fn apply(root: &mut Node, set: &str) -> Vec<Wrong> {
     let (tree, mut mistakes) = parse(value.as_bytes());
     mistakes = mistakes.iter().map(|w| wrong(w.to_string())).collect();
     if let Some(tree) = tree {
+        let here = path.iter().try_fold(&*root, |node, step| node.below(step));
+        if let Some(lost) = here.and_then(|old| lost(old, &tree, name)) {
+            mistakes.push(wrong(format!(
+                "it replaces `{name}`, and `{lost}`, which was set before it, is lost; set the values that \
+                 differ, such as `{name}.{}`, or give `{lost}` after it",
+                tree.first_key().unwrap_or("use")
+            )));
+        }
         let mut changed = root.clone();
         match put(&mut changed, &path, 0, &at, tree.moved(&at)) {
             Ok(()) => *root = changed,
@@ -60,6 +68,25 @@ pub(crate) fn steps(path: &str) -> Result<Vec<Step>, String> {
         }
     }
     if steps.len() > 20 { bad() } else { Ok(steps) }
+}
+
+/// Returns a path that an earlier `--set` gave a value below `old`, and that `new` has not.
+fn lost(old: &Node, new: &Node, name: &str) -> Option<String> {
+    let given = |node: &Node| match &node.at {
+        SourcePosition::Set(path) if path.strip_prefix(name)?.starts_with(['.', '[']) => {
+            Some(path.to_string())
+        }
+        _ => None,
+    };
+    let (Body::Map(entries), Body::Map(replacing)) = (&*old.body, &*new.body) else {
+        return None;
+    };
+    entries
+        .iter()
+        .find_map(|entry| match replacing.get(&entry.key) {
+            Some(kept) => lost(&entry.node, &kept.node, name),
+            None => entry.node.all().find_map(given),
+        })
 }
 
 fn put(

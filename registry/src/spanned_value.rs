@@ -40,6 +40,10 @@ impl Map {
         self.index.get(key).map(|at| &self.entries[*at])
     }
 
+    pub fn iter(&self) -> impl Iterator<Item = &Entry> {
+        self.entries.iter()
+    }
+
     /// The entry of `key`; a new one holds nothing yet.
     pub fn entry(&mut self, key: &str, at: &SourcePosition) -> &mut Entry {
         let next = self.entries.len();
@@ -75,6 +79,33 @@ impl Node {
             Body::Map(map) => map.get(key).map(|entry| &entry.node),
             _ => None,
         }
+    }
+
+    /// What is one step further down.
+    pub fn below(&self, step: &Step) -> Option<&Self> {
+        match (&*self.body, step) {
+            (Body::Map(map), Step::Key(key)) => map.get(key).map(|entry| &entry.node),
+            (Body::List(items), Step::Item(at)) => items.get(*at),
+            _ => None,
+        }
+    }
+
+    /// The first key of a mapping.
+    pub fn first_key(&self) -> Option<&str> {
+        match &*self.body {
+            Body::Map(map) => map.iter().next().map(|entry| &*entry.key),
+            _ => None,
+        }
+    }
+
+    /// It and everything in it.
+    pub fn all(&self) -> Box<dyn Iterator<Item = &Self> + '_> {
+        let inside: Box<dyn Iterator<Item = &Self>> = match &*self.body {
+            Body::Scalar(_) => Box::new(std::iter::empty()),
+            Body::List(items) => Box::new(items.iter().flat_map(Self::all)),
+            Body::Map(map) => Box::new(map.iter().flat_map(|entry| entry.node.all())),
+        };
+        Box::new(std::iter::once(self).chain(inside))
     }
 
     /// Without places.

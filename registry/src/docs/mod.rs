@@ -191,7 +191,7 @@ fn section(part: &PartDecl) -> String {
         };
         let parts = match alias.parts {
             "" => String::new(),
-            parts => format!("; its parts are `{parts}`"),
+            parts => format!("; its paper has the parts `{parts}`, which you write"),
         };
         let _ = writeln!(out, "* Also called `{}`{preset}{parts}.", alias.name);
     }

@@ -251,6 +251,32 @@ parts:
 }
 
 #[test]
+fn a_set_that_loses_an_earlier_one_is_a_mistake() {
+    let wrong = |set: &[&str]| match super::read_with(super::GOOD, set) {
+        Ok(_) => String::new(),
+        Err(mistakes) => mistakes.to_string(),
+    };
+    let lost = wrong(&["protocol.rounds=3", "protocol={use: rounds}"]);
+    let due = "it replaces `protocol`, and `protocol.rounds`, which was set before it, is lost";
+    assert!(
+        lost.contains(due) && lost.contains("`protocol.use`"),
+        "{lost}"
+    );
+    // given again, or after it, or not set before
+    for set in [
+        &["protocol.rounds=3", "protocol={use: rounds, rounds: 4}"][..],
+        &["protocol={use: rounds}", "protocol.rounds=3"],
+        &[
+            "protocol={use: rounds}",
+            "protocol={use: rounds, rounds: 4}",
+        ],
+    ] {
+        let said = wrong(set);
+        assert!(!said.contains("is lost"), "{said}");
+    }
+}
+
+#[test]
 fn values_set_from_outside_win() {
     let set = [
         "protocol.rounds=9",

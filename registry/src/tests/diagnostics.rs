@@ -191,6 +191,21 @@ fn what_stands_in_the_wrong_place_or_form_says_the_right_one() {
             "rounds: 1, Learning_Rate: 1 }",
             "; there is `parts.model.optimiser.sgd.lr`",
         ),
+        (
+            "data: {}",
+            "data: {}\nglobal_rounds: 5",
+            "; there is `protocol.rounds`",
+        ),
+        (
+            "rounds: 1 }",
+            "rounds: 1, local_learning_rate: 1 }",
+            "; there is `parts.model.optimiser.sgd.lr`",
+        ),
+        (
+            "rounds: 1 }",
+            "rounds: 1, 01 }",
+            "; a number has a decimal point: `0.01`, not `0,01`",
+        ),
         // the protocol may be no more than a name
         (
             "{ use: rounds, rounds: 1 }",

@@ -98,7 +98,16 @@ impl Reader {
         let map = match value {
             Value::Mapping(map) => map,
             Value::Null => return Some(BTreeMap::new()),
-            other => return self.unlike("a mapping of settings", other),
+            other => {
+                let form = match names {
+                    [] => String::new(),
+                    [only] => format!(" such as `{{ {only}: .. }}`"),
+                    [first, ..] => {
+                        format!(" such as `{{ {first}: .. }}` (known: {})", names.join(", "))
+                    }
+                };
+                return self.unlike(&format!("a mapping of settings{form}"), other);
+            }
         };
         let mut found = BTreeMap::new();
         for (key, value) in map {

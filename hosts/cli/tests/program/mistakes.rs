@@ -435,3 +435,26 @@ fn a_wrong_name_in_a_slot_lists_the_parts_that_fit_it() {
     assert!(!listed.contains("krum"), "{said}");
     assert!(listed.contains("nearest-neighbour-mixing"), "{said}");
 }
+
+#[test]
+fn a_setting_of_a_set_says_where_it_is_for_the_set_of_the_spec() {
+    let of = |data: &str| {
+        let data = format!("data={data}");
+        let said = wrong("dp-sgd.yaml", &[&data]);
+        let (_, places) = said.split_once("; there is ").expect(&said);
+        places.lines().next().unwrap().to_string()
+    };
+    // a person's own rows, where no set or one without such a setting is named
+    assert_eq!(of("{train: a.csv}"), "`data.set.files.train`");
+    assert_eq!(of("{set: mnist, train: a.csv}"), "`data.set.files.train`");
+    assert_eq!(of("{set: {blobs: {}}, train: 5}"), "`data.set.blobs.train`");
+    assert_eq!(of("{set: blobs, train: 5}"), "`data.set.blobs.train`");
+}
+
+#[test]
+fn a_value_in_the_place_of_settings_gets_a_form_to_write() {
+    let said = wrong("dp-sgd.yaml", &["data.split={dirichlet: 0.5}"]);
+    let due = "data.split.dirichlet: must be a mapping of settings such as `{ alpha: .. }` (known: \
+        alpha, reading, min-size), got 0.5";
+    assert!(said.contains(due), "{said}");
+}
