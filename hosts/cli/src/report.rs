@@ -17,11 +17,11 @@ pub struct ReportArgs {
     #[arg(required = true, value_name = "DIR")]
     dirs: Vec<PathBuf>,
     /// Write the page to this file. By default it is `report.html` in the run folder, or for
-    /// several runs `comparison.html` in the first run folder.
+    /// several runs `comparison.html` in the folder of `--paper`, or else in the first run folder.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Also write what a paper needs into this folder: the table of results as LaTeX and CSV, each
-    /// picture as SVG and PDF, and the papers of the methods as BibTeX.
+    /// Also write what a paper needs into this folder: the table of results as LaTeX and CSV, its
+    /// notes, each picture as SVG and PDF, and the papers of the methods as BibTeX.
     #[arg(long, value_name = "DIR")]
     paper: Option<PathBuf>,
 }
@@ -69,7 +69,11 @@ pub fn report(args: &ReportArgs, catalogue: &Catalogue) -> Done {
     let out = match (&args.out, &args.dirs[..]) {
         (Some(out), _) => out.clone(),
         (None, [dir]) => dir.join(RUN_PAGE),
-        (None, dirs) => dirs[0].join("comparison.html"),
+        (None, dirs) => args
+            .paper
+            .as_ref()
+            .unwrap_or(&dirs[0])
+            .join("comparison.html"),
     };
     // a spec or a journal that is named by mistake stays
     const PAGE: &[u8] = b"<!DOCTYPE html>";
@@ -133,6 +137,10 @@ fn paper(
     let tables: Vec<Section> = [table].into_iter().chain(joint).collect();
     let tex = fl_report::tables_tex(&tables);
     files.push(("results.tex".into(), tex.into()));
+    let notes = fl_report::notes_text(&tables);
+    if !notes.is_empty() {
+        files.push((fl_report::NOTES.into(), notes.into()));
+    }
     for picture in pictures {
         let of = picture.files().into_iter();
         let of = of.map(|(ending, content)| (format!("{}.{ending}", picture.name), content.into()));

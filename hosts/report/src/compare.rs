@@ -326,6 +326,7 @@ impl Display for Comparison {
                     }
                 };
                 match p.at - 1 {
+                    0 => writeln!(f, "  the first exchange differs")?,
                     1 => writeln!(f, "  the first exchange is alike; they differ at")?,
                     n => writeln!(f, "  the first {n} exchanges are alike; they differ at")?,
                 }
@@ -355,7 +356,7 @@ impl Display for Comparison {
                 write!(f, " -> {}", measured(last))?;
             }
             match (m.both, m.differs) {
-                (0, _) => writeln!(f, "; never in the same step")?,
+                (0, _) => writeln!(f, "; the two have it in no common step")?,
                 (n, 0) => writeln!(f, "; the same in all {n} steps")?,
                 (n, k) if m.largest.1.is_empty() => {
                     writeln!(f, "; differs in {k} of {n} steps, at single clients")?

@@ -214,7 +214,7 @@ fn differ(runs: &[Run]) -> Markup {
         })
         .collect();
     html! {
-        @if rows.is_empty() { p { "None: the runs have one spec." } }
+        @if rows.is_empty() { p { "None: the runs have one spec. Their data may differ: Run by run has the hashes of files." } }
         @else { (table(&head, &rows)) p.dim { "Specs with every default; – marks a value that a spec does not have." } }
     }
 }

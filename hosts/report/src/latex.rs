@@ -30,23 +30,34 @@ pub fn tables_tex(sections: &[Section]) -> String {
     out
 }
 
-/// Returns a table as CSV, with its notes in rows of their own.
+/// The file of the notes of tables, beside their CSV.
+pub const NOTES: &str = "notes.txt";
+
+/// Returns a table as CSV without its notes. If it has some, an empty first head names [`NOTES`].
 ///
 /// # Errors
 /// If it cannot be written.
 pub fn table_csv(section: &Section) -> Result<Vec<u8>> {
     let mut out = csv::Writer::from_writer(Vec::new());
-    let note = |note: &String| {
-        let mut row = vec![String::new(); section.head.len().max(1)];
-        row[0].clone_from(note);
-        row
-    };
-    let notes: Vec<Vec<String>> = section.notes.iter().map(note).collect();
-    let rows = [&section.head].into_iter().chain(&section.rows);
-    for row in rows.chain(&notes) {
+    let mut head = section.head.clone();
+    if let [first, ..] = &mut head[..]
+        && first.is_empty()
+        && !section.notes.is_empty()
+    {
+        *first = format!("see {NOTES}");
+    }
+    for row in [&head].into_iter().chain(&section.rows) {
         out.write_record(row.iter().map(|text| cell(text).into_owned()))?;
     }
     Ok(out.into_inner()?)
+}
+
+/// Returns the notes of tables as text, each under its table's title; empty if there are none.
+pub fn notes_text(sections: &[Section]) -> String {
+    let with_notes = sections.iter().filter(|section| !section.notes.is_empty());
+    let of = |section: &Section| format!("{}\n{}\n", section.title, section.notes.join("\n"));
+    let all: Vec<String> = with_notes.map(of).collect();
+    all.join("\n")
 }
 
 /// A text as LaTeX prints it.
@@ -75,6 +86,26 @@ fn escaped(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn notes_are_no_rows_of_a_table() {
+        let cells = |of: [&str; 2]| of.map(String::from).to_vec();
+        let mut section = Section {
+            title: "Results".into(),
+            head: cells(["", "a"]),
+            rows: vec![cells(["accuracy", "0.9"])],
+            notes: vec!["An estimate.".into(), "Of two rows.".into()],
+            pictures: Vec::new(),
+        };
+        let csv = |of: &Section| String::from_utf8(table_csv(of).unwrap()).unwrap();
+        assert_eq!(csv(&section), "see notes.txt,a\naccuracy,0.9\n");
+        let both = [section.clone(), section.clone()];
+        let text = "Results\nAn estimate.\nOf two rows.\n";
+        assert_eq!(notes_text(&both), format!("{text}\n{text}"));
+        section.notes.clear();
+        assert_eq!(csv(&section), ",a\naccuracy,0.9\n");
+        assert_eq!(notes_text(&[section]), "");
+    }
 
     #[test]
     fn exact_a_table_is_what_latex_reads() {

@@ -32,7 +32,7 @@ pub use bibliography::{bibliography, known_papers};
 pub use compare::{Comparison, compare};
 pub use comparison_page::results_table;
 pub use export::{cell, csv, tensorboard};
-pub use latex::{table_csv, tables_tex};
+pub use latex::{NOTES, notes_text, table_csv, tables_tex};
 pub use page::{MOST, page, page_with};
 pub use picture_files::{PictureFile, picture_files};
 pub use read::{
@@ -41,5 +41,5 @@ pub use read::{
 };
 pub use specs::shown_models;
 pub use study_page::{Picture, RunLine, Section, Spot, study};
-pub use text::{inline, is_bound};
+pub use text::{digits_of, inline, is_bound};
 pub use watch_page::watch_page;

@@ -40,7 +40,7 @@ pub(crate) fn sections(run: &Run, links: bool) -> Markup {
     let many_classes = last.iter().any(|m| m.confusion().len() > HALF);
     let held_by = run.summary.as_ref().map_or(0, |s| s.held.len());
     let mut all = vec![
-        section("results", "Results", false, results(run)),
+        section("results", "Results", true, results(run)),
         section("rounds", "Metrics by round", several > 1, rounds(&curves)),
         section("images", "Generated images", false, pictures(run)),
         section("clients", "Metrics by client", by_client > 1, clients(run)),

@@ -1,7 +1,7 @@
 //! The page of a study: its tables and their plots.
 
 use crate::svg::{self, Dot, Line};
-use crate::text::{number, of_measure};
+use crate::text::{digits_of, number, of_measure};
 use crate::widgets::{coded, contents, figure, table, whole};
 use maud::{Markup, html};
 
@@ -154,8 +154,8 @@ fn best(picture: &Picture) -> String {
             };
             if better { next } else { best }
         })?;
-        let value = of_measure(&picture.y, picture.scale, best.y);
-        Some(format!("{label} {value} (round {})", best.x))
+        let digits = digits_of(best.spread, picture.scale);
+        Some(format!("{label} {:.digits$} (round {})", best.y, best.x))
     };
     let all: Vec<String> = picture.lines.iter().filter_map(of).collect();
     if all.is_empty() {
@@ -267,5 +267,12 @@ mod tests {
             " Best: a 0.5000 (round 1), b 0.2500 (round 1)."
         );
         assert_eq!(of("alpha", "accuracy") + &of("round", "bytes.up"), "");
+        // the digits of the spread, as in the table
+        let mut spread = picture("round", "accuracy");
+        spread.lines[0].1[1].spread = Some(0.031);
+        assert_eq!(
+            best(&spread),
+            " Best: a 0.750 (round 2), b 0.2500 (round 1)."
+        );
     }
 }

@@ -91,6 +91,28 @@ pub fn is_bound(name: &str) -> bool {
     })
 }
 
+/// Digits after the point that a number has without a spread, times a scale of 1.
+const DIGITS: i32 = 4;
+
+/// The power of ten of the first digit.
+fn power(value: f64) -> i32 {
+    let text = format!("{value:e}");
+    let power = text
+        .split_once('e')
+        .and_then(|(_, power)| power.parse().ok());
+    power.unwrap_or(0)
+}
+
+/// Returns the digits after the point of two significant digits of `spread`. Without a spread, as
+/// many as show a hundredth of a percent.
+pub fn digits_of(spread: Option<f64>, scale: f64) -> usize {
+    let below = |first: i32| first.clamp(0, 12) as usize;
+    match spread.filter(|spread| spread.is_finite() && *spread > 0.0) {
+        Some(spread) => below(1 - power(spread)),
+        None => below(DIGITS - power(scale.abs())),
+    }
+}
+
 /// Formats as [`number`] does, or returns why there is none.
 pub(crate) fn measured(value: Option<f64>) -> String {
     value.map_or("not finite".into(), number)

@@ -49,6 +49,7 @@ pub fn watch_page(run: &Run, clock: &BTreeMap<String, f64>, going: bool) -> Stri
     let renew = if going { RENEW } else { 0 };
     let data = json!({ "axes": axes, "lines": lines, "renew": renew });
     let body = html! {
+        h1 { (run.name()) }
         @if going {
             p.notice { "The run goes on; this page loads again every " (RENEW) " seconds." }
         }
@@ -56,7 +57,7 @@ pub fn watch_page(run: &Run, clock: &BTreeMap<String, f64>, going: bool) -> Stri
             h3 { "Measurements" }
             div #watch { "A browser without scripts shows the pictures below; load the page again by hand." }
         }
-        (run_page::page(run))
+        (run_page::sections(run, true))
     };
     let script = Script {
         code: include_str!("watch.js"),

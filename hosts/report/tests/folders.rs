@@ -270,7 +270,7 @@ fn two_runs_part_where_a_client_answers_otherwise() {
     for said in [
         "a and b: different",
         "seed  3 -> 4",
-        "the first 0 exchanges are alike; they differ at\n    step     round 1\n",
+        "the first exchange differs\n    step     round 1\n",
         "the answer of client 1 differs; those of 1 others are alike",
         "accuracy          0.5000 -> 0.7500; differs in 1 of 1 steps, most in round 1: 0.2500",
         "clients.accuracy  0.4000; the same in all 1 steps",
@@ -538,6 +538,9 @@ fn a_watched_page_draws_what_its_reader_chooses() {
     // one script, by its hash; what a folder says is no markup
     assert!(page.contains("default-src 'none'") && page.contains("script-src 'sha256-"));
     assert_eq!(page.matches("</script>").count(), 2);
+    // its one title comes first
+    assert_eq!(page.matches("<h1>").count(), 1);
+    assert!(page.find("<h1>") < page.find("Measurements"));
     assert!(!page.contains("<b>") && page.contains("loads again every 3 seconds"));
     let done = fl_report::watch_page(&run, &clock, false);
     assert!(done.contains("\"renew\":0") && !done.contains("loads again every"));
