@@ -56,6 +56,15 @@ pub struct StudyArgs {
     data: DataDir,
 }
 
+/// The one seed of all runs, if a person may have meant their number.
+fn lone_seed(tables: &[Table]) -> Option<u64> {
+    let all = tables.iter().flat_map(|table| table.runs.iter().flatten());
+    let seeds: BTreeSet<u64> = all.flatten().map(|(seed, _)| *seed).collect();
+    let mut seeds = seeds.into_iter();
+    let first = seeds.next().filter(|seed| (2..=20).contains(seed));
+    first.filter(|_| seeds.next().is_none())
+}
+
 pub fn study(args: &StudyArgs, catalogue: &Catalogue, command: &[String]) -> Done {
     let request = StudyRequest {
         file: args.file.clone(),
@@ -68,6 +77,11 @@ pub fn study(args: &StudyArgs, catalogue: &Catalogue, command: &[String]) -> Don
     let mut study = CheckedStudy::read(&request, catalogue)?;
     if args.check {
         study.check_readmes()?;
+    }
+    if let Some(seed) = lone_seed(study.tables()) {
+        say(format_args!(
+            "note: every run has seed {seed} and no other; `seeds: 1-{seed}` are {seed} seeds"
+        ));
     }
     study.find_results(!args.list);
     if args.list {

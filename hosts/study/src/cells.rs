@@ -47,28 +47,6 @@ impl Rounding {
     }
 }
 
-/// Digits after the point that a number has without a spread, times a scale of 1.
-const DIGITS: i32 = 4;
-
-/// The power of ten of the first digit.
-fn power(value: f64) -> i32 {
-    let text = format!("{value:e}");
-    let power = text
-        .split_once('e')
-        .and_then(|(_, power)| power.parse().ok());
-    power.unwrap_or(0)
-}
-
-/// Returns the digits after the point of two significant digits of `spread`. Without a spread, as
-/// many as show a hundredth of a percent.
-pub(crate) fn digits_of(spread: Option<f64>, scale: f64) -> usize {
-    let below = |first: i32| first.clamp(0, 12) as usize;
-    match spread.filter(|spread| spread.is_finite() && *spread > 0.0) {
-        Some(spread) => below(1 - power(spread)),
-        None => below(DIGITS - power(scale.abs())),
-    }
-}
-
 pub(crate) fn shown(sample: &Sample, show: Show, digits: usize, rounding: Rounding) -> String {
     let one = |value: f64| match rounding {
         Rounding::Nearest => format!("{value:.digits$}"),
@@ -149,6 +127,7 @@ pub(crate) fn number(text: &str) -> Option<(PublishedNumber, Option<f64>)> {
 #[cfg(test)]
 mod markup_tests {
     use super::*;
+    use fl_report::digits_of;
 
     #[test]
     fn exact_a_value_has_the_digits_of_its_spread() {

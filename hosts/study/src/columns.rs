@@ -1,6 +1,7 @@
 //! [`Column`]: the columns of a table.
 
 use crate::file::{Names, OwnColumn, RawColumn, RawTable};
+use fl_report::NEGATIVE_TRANSFER;
 
 /// The rounds that a number is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -155,6 +156,15 @@ fn one(column: &RawColumn, raw: &RawTable) -> Result<Column, String> {
     let of = own.map_or(Ok(Rounds::Last), rounds)?;
     let names = measure.or(raw.measure.as_ref());
     let names = names.map_or(usual_names(), |Names(names)| names.clone());
+    if let Some(name) = names
+        .iter()
+        .find(|name| NEGATIVE_TRANSFER.contains(&&***name))
+        && of != Rounds::Last
+    {
+        return Err(format!(
+            "`{name}` compares the last scores of clients; leave `best` and `round` out"
+        ));
+    }
     let usual = match (of, *show) {
         (_, Show::Minus) => format!("{}, paired", minus()?),
         (Rounds::One(round), _) => format!("round {round}"),

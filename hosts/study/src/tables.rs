@@ -1,12 +1,12 @@
 //! Tables of run results: Markdown for people, CSV for programs.
 
-use crate::cells::{Rounding, cell, digits_of, minus, number, shown, signed, unmarked};
+use crate::cells::{Rounding, cell, minus, number, shown, signed, unmarked};
 use crate::columns::{Column, ColumnKind, Rounds, Show};
 use crate::model::{RunSpec, Table};
 use crate::plots::pictures;
 use crate::results::{RunResult, RunResults, values};
 use crate::stats::{Paired, Sample, paired};
-use fl_report::{NEGATIVE_TRANSFER, Run, Section, is_alone, worse_than_alone};
+use fl_report::{NEGATIVE_TRANSFER, Run, Section, digits_of, is_alone, worse_than_alone};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A measured column of a row, as [`crate::tables_csv`] names its cells.
@@ -82,6 +82,8 @@ pub fn made(table: &Table, answers: &RunResults) -> BuiltTable {
     for note in &notes {
         markdown += &format!("\n* {}", unmarked(note));
     }
+    // a README says in its own words what it shows
+    let notes = maker.measured().into_iter().chain(notes).collect();
     BuiltTable {
         whole: wholly,
         markdown: format!("{}\n", markdown.trim_end()),
@@ -281,6 +283,35 @@ impl TableBuilder<'_> {
         let said = said.into_iter();
         said.map(|(why, rows, _)| format!("Results of {rows} are {why}."))
             .collect()
+    }
+
+    /// Says what those columns measure whose heads do not.
+    fn measured(&self) -> Option<String> {
+        let columns = self.columns();
+        let shown = columns.iter().filter_map(|(_, column)| match &column.what {
+            ColumnKind::RunResult {
+                names, of, scale, ..
+            } => Some((column, names, *of, *scale)),
+            _ => None,
+        });
+        let all: BTreeSet<String> = shown
+            .filter_map(|(column, names, of, scale)| {
+                let here = |name: &&String| {
+                    let one = std::slice::from_ref(*name);
+                    let mut rows = 0..self.table.rows.len();
+                    rows.any(|row| !self.values(row, 0, one, of).is_empty())
+                };
+                let name = names.iter().find(here).or(names.first())?;
+                let times = match scale {
+                    1.0 => String::new(),
+                    100.0 => " in percent".into(),
+                    scale => format!(" times {scale}"),
+                };
+                (!column.title.contains(name.as_str())).then(|| format!("{name}{times}"))
+            })
+            .collect();
+        let all = Vec::from_iter(all).join(", ");
+        (!all.is_empty()).then(|| format!("Measured: {all}."))
     }
 
     /// Returns mistakes of the study's own text: a measure that no run has, and `lead` columns

@@ -472,6 +472,11 @@ fn exact_a_study_says_what_compare_says_of_those_who_are_worse_than_alone() {
         code == 2 && error.contains("measures `negative-transfer.rate`"),
         "{error}"
     );
+    // it compares last scores, and no best ones
+    study("negative-transfer.burden, best: true", set);
+    let (_, error) = fails(dir, &["study", "s.yaml", "--dry-run"]);
+    let why = "`negative-transfer.burden` compares the last scores of clients; leave `best`";
+    assert!(error.contains(why), "{error}");
     // a slip is named
     study("negative-transfer.burdens", set);
     let (_, error) = fails(dir, &["study", "s.yaml", "--dry-run"]);

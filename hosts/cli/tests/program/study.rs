@@ -132,6 +132,9 @@ fn a_page_draws_what_the_tables_say() {
         tex.contains("\\begin{tabular}{lr}") && tex.contains(" $\\pm$ "),
         "{tex}"
     );
+    for said in [&page, &tex] {
+        assert!(said.contains("Measured: accuracy."), "{said}");
+    }
     // what a paper needs besides: its pictures, and the papers of the methods
     let svg = dir.path().join("runs/studies/s-t-accuracy-by-rounds.svg");
     let pdf = fs::read(svg.with_extension("pdf")).unwrap();
@@ -207,6 +210,43 @@ fn a_page_draws_what_the_tables_say() {
         code == 2 && error.contains("`mean` is not a number"),
         "{error}"
     );
+}
+
+#[test]
+fn a_study_a_folder_and_a_lone_seed_are_told_from_what_was_meant() {
+    let dir = tempfile::tempdir().unwrap();
+    let rows = "  rows:\n  - { name: a, set: { protocol: { use: fedprox } } }\n";
+    let table = |more: &str| format!("- name: t\n  {more}\n{rows}");
+    write(dir.path(), &table("seeds: 3"));
+    let done = study(dir.path(), &["--dry-run"]);
+    let said = text(&done.stderr);
+    let due = "note: every run has seed 3 and no other; `seeds: 1-3` are 3 seeds";
+    assert!(done.status.success() && said.contains(due), "{said}");
+    write(dir.path(), &table("seeds: 1-3"));
+    let said = text(&study(dir.path(), &["--dry-run"]).stderr);
+    assert!(!said.contains("no other"), "{said}");
+    // a row that loses what its table sets
+    write(dir.path(), &table("set: { protocol.rounds: 3 }"));
+    let (code, error) = fails(dir.path(), &["study", "s.yaml", "--dry-run"]);
+    let due = "it replaces `protocol`, and `protocol.rounds`, which was set before it, is lost";
+    assert!(code == 2 && error.contains(due), "{error}");
+    let (code, error) = fails(dir.path(), &["run", "s.yaml"]);
+    let due = "this is a study, which `fl study` runs";
+    assert!(code == 2 && error.contains(due), "{error}");
+    let quick = root().join("specs/quick/fedavg.yaml").display().to_string();
+    let short = [
+        "run",
+        &quick,
+        "--out",
+        "r",
+        "--set",
+        "protocol.rounds=1",
+        "--quiet",
+    ];
+    assert!(fl(dir.path(), &short).status.success());
+    let (code, error) = fails(dir.path(), &["run", "r"]);
+    let due = "r: this is a run folder; name its spec (r/spec.yaml)";
+    assert!(code == 2 && error.contains(due), "{error}");
 }
 
 #[test]
