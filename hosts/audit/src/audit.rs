@@ -360,7 +360,7 @@ impl Many<'_> {
             && let Some(more) = bounds::runs_for(claim.epsilon, delta, self.error_rate / 2.0)
         {
             audit.notes.push(format!(
-                "{observer}, {game}: {} runs cannot show more than the claim; --runs {more} could",
+                "{observer}, {game}: {} runs are too few to refute the claim, whatever they show; --runs {more} may",
                 self.runs
             ));
         }

@@ -13,7 +13,11 @@ pub fn word(role: Role) -> &'static str {
 /// # Errors
 /// If there is none: names the nearest and all.
 pub fn role(name: &str) -> Result<Role, String> {
-    let one = name.strip_suffix('s').unwrap_or(name);
+    let one = match name.strip_suffix('s').unwrap_or(name) {
+        // the word of papers and pages
+        "mechanism" => "privacy",
+        one => one,
+    };
     Role::ALL
         .iter()
         .copied()

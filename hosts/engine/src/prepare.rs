@@ -50,6 +50,11 @@ pub fn text(path: &Path) -> anyhow::Result<Vec<u8>> {
         let name = path.display();
         NotRun::usage(match error.kind() {
             std::io::ErrorKind::NotFound => format!("{name}: there is no such file"),
+            _ if path.join("spec.yaml").is_file() => format!(
+                "{name}: this is a run folder; name its spec ({name}/spec.yaml), or continue a stopped \
+                 run with `fl run --resume {name}`"
+            ),
+            std::io::ErrorKind::IsADirectory => format!("{name}: this is a folder; name a spec"),
             _ => format!("{name}: {error}"),
         })
     })?;

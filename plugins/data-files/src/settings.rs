@@ -11,7 +11,8 @@ use fl_data_kit::NumberLabel;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-pub(crate) const GIVE_TEST: &str = "give `test`, or `holdout` (such as 0.2: that share of the training rows is for testing), and not both";
+pub(crate) const GIVE_TEST: &str =
+    "give `test`, or `holdout` (such as 0.2: that share of the training rows is for testing)";
 const LABEL_IN_FORMAT: &str = "`label`: this format has its own labels; leave it out";
 const LABELS_OF_IMAGES: &str = "labels of `images` are the names of their folders, or the column `label` of a table: `train: {inputs: FOLDER, labels: TABLE.csv}`, and so for `test`";
 pub(crate) const IDX_LABELS: &str = "images of `idx` and their labels are in two files: `train: {inputs: .., labels: ..}`, and so for `test`";
@@ -141,7 +142,7 @@ impl Files {
 
     fn check(&self) -> Result<(), String> {
         if self.test.is_some() && self.holdout.is_some() {
-            return Err(GIVE_TEST.into());
+            return Err(format!("{GIVE_TEST}, and not both"));
         }
         let pairs = |paths: &Paths| paths.sources().iter().all(Source::is_pair);
         let paths = || {

@@ -276,6 +276,12 @@ pub fn gaussian(args: &GaussianArgs, catalogue: &Catalogue) -> Done {
         common: &args.common,
         catalogue,
     };
+    if args.rate.is_some() && of.is_none() && !args.common.json {
+        crate::say(
+            "note: this is for a secret number of units in each draw, as in DP-SGD; the number of \
+             clients of a round is public and costs more: add --of and the number of all clients",
+        );
+    }
     query.noise(
         ("sigma", args.sigma),
         &|sigma| match (args.rate, args.draw, of) {
