@@ -1,4 +1,5 @@
-"""A module with a ServerApp `server` and a ClientApp `client` as an app of Flower, run by `flwr run` on nodes that Flower simulates.
+"""A module with a ServerApp `server` and a ClientApp `client` as an app of Flower, run by
+`flwr run` on nodes that Flower simulates.
 
 Flower looks for both names without running the module: each has an assignment of its own."""
 
@@ -38,7 +39,8 @@ clientapp = "measured:client"
 
 @contextmanager
 def simulated(folder: Path, module: str, nodes: int, processors: int | None = None, **env):
-    """The running app and its SuperLink. Its processes find this folder's modules and have `env`; at most so many `processors` simulate nodes."""
+    """The running app and its SuperLink. Its processes find this folder's modules and have `env`;
+    at most so many `processors` simulate nodes."""
     from cluster import Cluster
 
     app = folder / "app"

@@ -2,7 +2,7 @@
 
     python -m pip install numpy scipy
     cargo build --release -p fl-plugin-sample-selectors --example kulsif
-    OPENBLAS_NUM_THREADS=1 FL_DATA_DIR=... python tests/bench/kulsif_numpy.py [path of the example `kulsif`]
+    OPENBLAS_NUM_THREADS=1 FL_DATA_DIR=... python tests/bench/kulsif_numpy.py [THE EXAMPLE kulsif]
 
 The setting of the paper's MNIST demo: sigma 5, beta = n_u^(-1/2), uniform points in [-0.4242,
 2.82157], the ratio fitted to 270 images (5 % of a client's 5,400) of one digit, and 6,000 proxy
@@ -95,7 +95,8 @@ def main() -> None:
                 runs["NumPy"].append({"fit": took, "score": scoring})
             ours = np.fromfile(f"{path}.w", np.float64)
             apart = np.max(np.abs(ours - w) / np.abs(w))
-            threshold = np.quantile(w[:600], 0.25)  # digit 0 of the proxy set stands in for the client's validation part
+            # digit 0 of the proxy set stands in for the client's validation part
+            threshold = np.quantile(w[:600], 0.25)
             same = ((ours >= threshold) == (w >= threshold)).mean()
             print(f"\nn_u = {n_u}: ratios at most {apart:.1e} apart, {100 * same:.2f} % of the masks agree")
             median = lambda side, key: statistics.median(run[key] for run in runs[side])

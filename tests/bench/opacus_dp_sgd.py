@@ -5,9 +5,10 @@ rate.
     cargo build --release
     python tests/bench/opacus_dp_sgd.py target/release/fl [SEEDS] [EPSILON ..]
 
-FL_DATA_DIR says where `mnist` is. Prints, for each epsilon (2, 4 and 8 at delta 1e-5), the noise that `fl account` finds for it, what
-Opacus's accountants say of that noise, and accuracies over the seeds, with seconds of the processor: of ours with the linked network and with
-one of PyTorch, and of Opacus. They draw different first weights, lots and noise. Both of ours have one price.
+FL_DATA_DIR says where `mnist` is. Prints, for each epsilon (2, 4 and 8 at delta 1e-5), the noise
+that `fl account` finds for it, what Opacus's accountants say of that noise, and accuracies over the
+seeds, with seconds of the processor: of ours with the linked network and with one of PyTorch, and
+of Opacus. They draw different first weights, lots and noise. Both of ours have one price.
 """
 import json
 import os

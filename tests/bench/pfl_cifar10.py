@@ -4,16 +4,21 @@ seconds a round.
     pip install pfl torch            # pfl takes Python 3.10 to 3.12
     pip install 'flwr[simulation]'   # for the column of Flower, which is left out otherwise
     cargo build --release
-    FL_DATA_DIR=.. python tests/bench/pfl_cifar10.py target/release/fl [ROUNDS] [cnn mlp softmax] [--threads N] [--without flower ..]
+    FL_DATA_DIR=.. python tests/bench/pfl_cifar10.py target/release/fl [ROUNDS] \\
+      [cnn mlp softmax] [--threads N] [--without flower ..]
 
-1,000 users of 50 images (fewer if the files have fewer) dealt at random, 50 of them a round, one epoch in batches of 10, SGD with rate 0.1, the
-mean of the updates. The networks are pfl's CNN of 1.6 million numbers, an MLP with two layers of 200, and softmax regression; in all programs
-without dropout, which costs nothing beside the rest. Programs run in turn, three times, each on N threads (1): PyTorch and pfl give them to the
-products, Flower and fl to clients. A round costs the difference of a run of ROUNDS + 1 rounds and one of a single round, divided by ROUNDS: so
-neither the start nor the reading of the set counts. Each program keeps its own habits: ours writes its journal, receipts and checkpoints, and hashes
-what crosses; pfl and plain PyTorch pass tensors in one process and keep nothing. No program evaluates. On a busy machine only the processor's
-seconds on one thread can be compared. In the place of a ratio stands `noise` where the times of one of the two programs lie as far apart as the
-programs do; Flower, which runs once, counts with the spread of ours.
+1,000 users of 50 images (fewer if the files have fewer) dealt at random, 50 of them a round, one
+epoch in batches of 10, SGD with rate 0.1, the mean of the updates. The networks are pfl's CNN of
+1.6 million numbers, an MLP with two layers of 200, and softmax regression; in all programs without
+dropout, which costs nothing beside the rest. Programs run in turn, three times, each on N threads
+(1): PyTorch and pfl give them to the products, Flower and fl to clients. A round costs the
+difference of a run of ROUNDS + 1 rounds and one of a single round, divided by ROUNDS: so neither
+the start nor the reading of the set counts. Each program keeps its own habits: ours writes its
+journal, receipts and checkpoints, and hashes what crosses; pfl and plain PyTorch pass tensors in
+one process and keep nothing. No program evaluates. On a busy machine only the processor's seconds
+on one thread can be compared. In the place of a ratio stands `noise` where the times of one of the
+two programs lie as far apart as the programs do; Flower, which runs once, counts with the spread of
+ours.
 """
 
 import contextlib
@@ -182,7 +187,8 @@ def main(grid, context):
 
 
 def flower(name, data, rounds, folder):
-    """Flower's simulation, a client on each thread. The first round, in which its processes begin, takes no part."""
+    """Flower's simulation, a client on each thread. The first round, in which its processes begin,
+    takes no part."""
     for user, (x, y) in enumerate(data):
         numpy.savez(f"{folder}/{user}.npz", x=x.numpy(), y=y.numpy())
     env = {"BENCH_NET": name, "BENCH_FOLDER": folder, "BENCH_USERS": len(data), "BENCH_ROUNDS": rounds + 1}
@@ -215,7 +221,8 @@ def times(all):
 
 
 def ratio(theirs, own):
-    """The least of their times beside ours, unless the times of one program lie as far apart as the two."""
+    """The least of their times beside ours, unless the times of one program lie as far apart as the
+    two."""
     noise = max(max(one) - min(one) for one in (theirs, own))
     return f"{min(theirs) / min(own):6.2f} x" if abs(min(theirs) - min(own)) > noise else f"{'noise':>8}"
 

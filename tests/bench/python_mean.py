@@ -2,10 +2,11 @@
 """A mean as a Python aggregator beside the linked one: `pip install fl_federated-*.whl` of a
 release build, then
 
-    tests/bench/python_mean.py     milliseconds of a call on two threads (median) and peak memory, each in a process of its own, in turn
+    tests/bench/python_mean.py
 
-`lent` asks the program for the mean (`inbox.mean`), `numpy` adds up what it is lent by itself, on
-one thread.
+It prints milliseconds of a call on two threads (median) and peak memory, each in a process of its
+own, in turn. `lent` asks the program for the mean (`inbox.mean`), `numpy` adds up what it is lent
+by itself, on one thread.
 """
 
 import resource

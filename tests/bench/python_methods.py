@@ -2,11 +2,12 @@
 """MOON and FedProto, which are written in Python, beside FedAvg on real data:
 `pip install fl_federated-*.whl torch`, then
 
-    FL_DATA_DIR=.. tests/bench/python_methods.py moon [SEEDS]        accuracy on the test images of CIFAR-10
-    FL_DATA_DIR=.. tests/bench/python_methods.py fedproto [SEEDS]    mean accuracy of 20 clients, each on the test images of its own digits
+    FL_DATA_DIR=.. tests/bench/python_methods.py moon [SEEDS]
+    FL_DATA_DIR=.. tests/bench/python_methods.py fedproto [SEEDS]
 
 It prints a row for each method and seed, and in the end the mean and the standard deviation over
-seeds (1,2,3 by default).
+seeds (1,2,3 by default). For `moon` that is the accuracy on the test images of CIFAR-10, for
+`fedproto` the mean accuracy of 20 clients, each on the test images of its own digits.
 """
 
 import json

@@ -3,13 +3,15 @@
     pip install fl_federated-*.whl scikit-learn pandas
     python tests/bench/sklearn_regression.py [friedman friedman-skewed flats diabetes digits]
 
-Four sets: Friedman's function (Friedman 1991, scikit-learn's generator), a user's CSV of flats with columns of numbers and of
-categories, which this script makes, arrays (the diabetes data of Efron et al. 2004, which come with scikit-learn), and images whose
-label is a number: scikit-learn's 1,797 digits of 8 x 8 pixels, where the number to predict is the digit itself. Each has five
-clients with as many rows each, public rows without labels, and test rows, drawn anew for each of three seeds. The clients of
-`friedman-skewed` have different labels: the rows of each tenth of the labels are dealt by proportions from a Dirichlet
-distribution with alpha 0.5, as by `label-groups: 10`. scikit-learn learns the same clients' rows together, and none of the public
-ones. Prints the errors (RMSE on the test rows, in the label's unit) as Markdown: mean and deviation over seeds.
+Four sets: Friedman's function (Friedman 1991, scikit-learn's generator), a user's CSV of flats with
+columns of numbers and of categories, which this script makes, arrays (the diabetes data of Efron et
+al. 2004, which come with scikit-learn), and images whose label is a number: scikit-learn's 1,797
+digits of 8 x 8 pixels, where the number to predict is the digit itself. Each has five clients with
+as many rows each, public rows without labels, and test rows, drawn anew for each of three seeds.
+The clients of `friedman-skewed` have different labels: the rows of each tenth of the labels are
+dealt by proportions from a Dirichlet distribution with alpha 0.5, as by `label-groups: 10`.
+scikit-learn learns the same clients' rows together, and none of the public ones. Prints the errors
+(RMSE on the test rows, in the label's unit) as Markdown: mean and deviation over seeds.
 """
 
 import sys

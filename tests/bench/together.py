@@ -2,10 +2,11 @@
 """Ten clients with equal networks whose steps `fl.torch` takes together (`torch.func.vmap`), beside
 one by one, and beside plain PyTorch: `pip install fl_federated-*.whl torch`, then
 
-    tests/bench/together.py [DEVICE]     milliseconds of processor time (with a card: of the clock) for a mini-batch of all ten, the least of five in turn
+    tests/bench/together.py [DEVICE]
 
-The ten are called from ten threads, as a program with ten processors calls them. Results are
-compared too.
+It prints milliseconds of processor time (with a card: of the clock) for a mini-batch of all ten,
+the least of five in turn. The ten are called from ten threads, as a program with ten processors
+calls them. Results are compared too.
 """
 
 import sys

@@ -36,8 +36,8 @@ def partial(clients, cohorts, begin, shared, train):
 
 
 def fedper(clients, cohorts, begin, body):
-    """FedPer (Arivazhagan et al. 2019, Algorithms 1 and 2). LG-FedAvg (Liang et al. 2020) shares what
-    FedPer keeps, and FedBN (Li et al. 2021) all but the layers that normalise."""
+    """FedPer (Arivazhagan et al. 2019, Algorithms 1 and 2). LG-FedAvg (Liang et al. 2020) shares
+    what FedPer keeps, and FedBN (Li et al. 2021) all but the layers that normalise."""
     return partial(clients, cohorts, begin, body, descend)[0]
 
 
@@ -85,8 +85,8 @@ def apfl(clients, cohorts, begin, mix):
 
 
 def per_fedavg(clients, cohorts, begin, adapt, learn):
-    """Per-FedAvg, first order (Fallah et al. 2020, Algorithm 1), with the same batch for both slopes.
-    Returns the common model after a step of each client."""
+    """Per-FedAvg, first order (Fallah et al. 2020, Algorithm 1), with the same batch for both
+    slopes. Returns the common model after a step of each client."""
     common = begin[0]
     for cohort in cohorts:
         answers = []
@@ -100,8 +100,8 @@ def per_fedavg(clients, cohorts, begin, adapt, learn):
 
 
 def network(client, classes, width, normalised=False):
-    """The loss of a network of two linear layers, with batch normalisation between them or without. Its
-    numbers are biases and weights, layer by layer."""
+    """The loss of a network of two linear layers, with batch normalisation between them or without.
+    Its numbers are biases and weights, layer by layer."""
     rows, labels = client
     norm = [width, width] if normalised else []
     ends = np.cumsum([width, width * rows.shape[1], *norm, classes])

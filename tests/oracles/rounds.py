@@ -163,8 +163,8 @@ def buckets(groups):
 
 
 def mixing(share, sketch=lambda answers: answers):
-    """Nearest-neighbour mixing (Allouah et al. 2023, Algorithm 2): the mean of the n - f answers nearest
-    to each, by what `sketch` makes of them."""
+    """Nearest-neighbour mixing (Allouah et al. 2023, Algorithm 2): the mean of the n - f answers
+    nearest to each, by what `sketch` makes of them."""
 
     def step(_, answers, rows):
         keep = len(answers) - int(share * len(answers))

@@ -1,8 +1,8 @@
-"""One step of a network with an LSTM in plain NumPy, by its equations (Hochreiter and Schmidhuber 1997;
-Gers et al. 2000) and numeric slopes.
+"""One step of a network with an LSTM in plain NumPy, by its equations (Hochreiter and Schmidhuber
+1997; Gers et al. 2000) and numeric slopes.
 
-The model embeds numbers of letters (0 is none), reads them, and scores by its output at the last one. This
-file knows nothing of fl: a test compares both.
+The model embeds numbers of letters (0 is none), reads them, and scores by its output at the last
+one. This file knows nothing of fl: a test compares both.
 """
 
 import numpy as np

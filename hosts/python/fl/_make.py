@@ -24,11 +24,12 @@ def make(name: str, *, plugins=(), role: str | None = None, seed: int | None = N
         trimmed = fl.make("trimmed-mean", trim=0.2)
         model = trimmed([arrays, ..], weights=[30, 50, ..])
 
-    `settings` are those that a spec has, `_` for `-`. Aggregators, attacks, mechanisms, selectors of
-    clients and accountants stand alone. `plugins` names libraries, packages and modules as a spec
-    does; a path alone is a library: `plugins=["target/release/libmine.so"]`. `role` is needed where
-    several parts have this name. `seed` gives the draws of a part; without one a mechanism's noise
-    comes from the operating system, as a guarantee needs it. Results do not depend on `threads`.
+    `settings` are those that a spec has, `_` for `-`. Aggregators, attacks, mechanisms, selectors
+    of clients and accountants stand alone. `plugins` names libraries, packages and modules as a
+    spec does; a path alone is a library: `plugins=["target/release/libmine.so"]`. `role` is needed
+    where several parts have this name. `seed` gives the draws of a part; without one a mechanism's
+    noise comes from the operating system, as a guarantee needs it. Results do not depend on
+    `threads`.
     """
     if isinstance(plugins, (str, os.PathLike, Mapping)):
         plugins = [plugins]
@@ -62,10 +63,10 @@ class MadePart:
     width; fl computes with 32 bits. Messages of another `kind` have the tensors that MESSAGES.md
     lists, such as `rows` and `values`; without `rows` all clients speak of the same rows, in order.
     The answer has the form, and the types, of the first message; what that lacks is NumPy's. fl
-    copies the numbers of a message once, and those of parameters in the answer never. `weights` are the clients'
-    numbers of examples (default: all the same), `sent` what was sent to them, `class_counts` their
-    examples per class and `losses` their training losses, for parts that need these. `numbers` has
-    what the part measured in the last call, and what it notes is a warning.
+    copies the numbers of a message once, and those of parameters in the answer never. `weights` are
+    the clients' numbers of examples (default: all the same), `sent` what was sent to them,
+    `class_counts` their examples per class and `losses` their training losses, for parts that need
+    these. `numbers` has what the part measured in the last call, and what it notes is a warning.
 
     A mechanism is called with one message, `part(message, clients=10)`, and gives it clipped and
     with the noise of one of so many clients. `spent` has the event of the last call, for an

@@ -25,7 +25,8 @@ class Results:
     outcome: dict[str, Any]
     """As `outcome.json` has it."""
     rows: list[dict[str, Any]] = field(repr=False)
-    """One for each measurement: `step`, `round`, `name`, `value`, `std` over clients, `each` of `clients`."""
+    """One for each measurement: `step`, `round`, `name`, `value`, `std` over clients, `each` of
+    `clients`."""
     notes: list[str] = field(repr=False, default_factory=list)
     """What the user should know."""
     _temporary: Any = field(repr=False, default=None, compare=False)

@@ -97,11 +97,13 @@ def run(
     results. `stop-when` in a spec does the same by a rule. An exception in `on_step` ends the run
     as Ctrl-C does.
 
-    `data` is rows in memory in place of the spec's set: `(inputs, labels)`, a frame, a data set of PyTorch or of Hugging Face, or
-    `{"train": .., "test": .., "public": ..}` of these, where `train` is one whole, a list with the rows of each client, or a mapping
-    from clients' names to theirs. Further keys are `label` (the column of the classes), `inputs`, `classes`, `columns`, `missing`
-    and `holdout`, as in the set `files`. The rows are written into the folder `data` beside the run folder, in files named by a
-    hash with a key of the user: the digest is that of a run on these files, and a run is resumed without `data`, or with the same.
+    `data` is rows in memory in place of the spec's set: `(inputs, labels)`, a frame, a data set of
+    PyTorch or of Hugging Face, or `{"train": .., "test": .., "public": ..}` of these, where `train`
+    is one whole, a list with the rows of each client, or a mapping from clients' names to theirs.
+    Further keys are `label` (the column of the classes), `inputs`, `classes`, `columns`, `missing`
+    and `holdout`, as in the set `files`. The rows are written into the folder `data` beside the run
+    folder, in files named by a hash with a key of the user: the digest is that of a run on these
+    files, and a run is resumed without `data`, or with the same.
 
     `keep` says what stays in `runs/`: `all`; `last`, which removes the finished runs of the same
     name before this one; or `nothing`: the run folder lasts as long as the results do. `sinks` hear

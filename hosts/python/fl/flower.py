@@ -107,7 +107,8 @@ class _Courier:
         self.done: list[tuple[int, tuple[bytes, bytes] | None, str]] = []
         self.last: tuple[bytes, Array] | None = None
         self.looked: float | None = None
-        #: What plain clients are sent: arrays of these parameters, and the configurations of the round.
+        #: What plain clients are sent: arrays of these parameters, and the configurations of the
+        #: round.
         self.lent: tuple[bytes, ArrayRecord, ConfigRecord, ConfigRecord | None] | None = None
 
     def send(self, client: int, head: bytes, body: bytes) -> None:
@@ -122,8 +123,8 @@ class _Courier:
         self.new.append(_Job(client, "query.fl", _pack(head, self.last[1]), len(head) + len(body), _unpack))
 
     def send_plain(self, client: int, head: bytes, body: bytes) -> None:
-        """A request as Flower's FedAvg would make it. Only a training is one, before which the client may evaluate what it is to train;
-        the rest is answered here."""
+        """A request as Flower's FedAvg would make it. Only a training is one, before which the
+        client may evaluate what it is to train; the rest is answered here."""
         request = plain_client.read(head, body)
         match request.want:
             case plain_client.HELLO:
@@ -314,7 +315,8 @@ def _evaluated(content: RecordDict) -> tuple[dict[str, float], list[str]]:
 def _trained(
     request: plain_client.Request, head: bytes, names: set[str], content: RecordDict, found: Mapping[str, float], notes: Sequence[str]
 ) -> tuple[bytes, bytes]:
-    """The reply of a plain client, which was sent parameters of these names and has measured this, as that of a client of fl."""
+    """The reply of a plain client, which was sent parameters of these names and has measured this,
+    as that of a client of fl."""
     records = list(content.array_records.values())
     if len(records) != 1:
         raise plain_client.Wrong(f"its reply has {len(records)} ArrayRecords, and one with the parameters is due")
@@ -354,14 +356,17 @@ def server_app(
     is about it, so a spec with a privacy mechanism, an accountant or anything else that clients
     would have to do is refused.
 
-    `train_config` is a mapping, or a function from the number of the round (from 1) to one. With `evaluate_config`, which is the same,
-    each plain client evaluates the parameters that it gets before it trains them, by its `@app.evaluate()`; a function that gives `None`
-    for a round asks for none in it. Numbers in the MetricRecords are measurements of the client: `train_loss` is `training-loss`, and others are
-    `plain.train.NAME` and `plain.evaluate.NAME`.
+    `train_config` is a mapping, or a function from the number of the round (from 1) to one. With
+    `evaluate_config`, which is the same, each plain client evaluates the parameters that it gets
+    before it trains them, by its `@app.evaluate()`; a function that gives `None` for a round asks
+    for none in it. Numbers in the MetricRecords are measurements of the client: `train_loss` is
+    `training-loss`, and others are `plain.train.NAME` and `plain.evaluate.NAME`.
 
-    The run's configuration (`flwr run --run-config`) may say: `set`, values to change, such as `"seed=3 protocol.rounds=20"`, quoted as in a
-    shell where there are spaces in one; `out`, the run folder; `resume`, the folder of a run that was stopped; `stop-after`, so many steps; `deadline`, the seconds after which a client
-    has not answered; `wait`, the seconds that a client's node is waited for (300).
+    The run's configuration (`flwr run --run-config`) may say: `set`, values to change, such as
+    `"seed=3 protocol.rounds=20"`, quoted as in a shell where there are spaces in one; `out`, the
+    run folder; `resume`, the folder of a run that was stopped; `stop-after`, so many steps;
+    `deadline`, the seconds after which a client has not answered; `wait`, the seconds that a
+    client's node is waited for (300).
     """
     app = ServerApp()
 
@@ -436,7 +441,8 @@ def _clients(node: Node, context: Context, own) -> list[int]:
     except (KeyError, ValueError, ZeroDivisionError):
         text = "its configuration must say which clients live there: `clients`, such as \"0 2\", or `partition-id` and `num-partitions`"
         raise SpecError(f"{text}; it is {dict(config)}") from None
-    return [client for client in all if client in here]  # without an accountant, one without examples takes no part
+    # without an accountant, one without examples takes no part
+    return [client for client in all if client in here]
 
 
 def _log(error: Exception) -> str:

@@ -29,8 +29,8 @@ class Trainer(Protocol):
     """A model that learns and predicts.
 
     Attributes that a class may also have: `learns`, names of the losses that it knows; `remembers`,
-    names of the attributes that outlast a model; `draws`, whether its training draws from generators
-    of the process; `scales_rate`, whether it multiplies its learning rate by `how.rate`;
+    names of the attributes that outlast a model; `draws`, whether its training draws from
+    generators of the process; `scales_rate`, whether it multiplies its learning rate by `how.rate`;
     `takes_gradient_terms`, whether it follows `how.proximal`, `how.gradient_offset` and `how.clip`;
     `takes_feature_loss`, whether it calls `how.feature_loss`; `vocabulary`, how many words from 0
     it takes. `setup(stream)` is called once, before anything else, with `self.task` set.

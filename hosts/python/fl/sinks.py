@@ -299,7 +299,8 @@ class Wandb(_Scalars):
         self._run = wandb.init(**about, dir=os.path.abspath(run["folder"]), mode=self.mode, reinit="create_new", settings=wandb.Settings(console="off", silent=True))
 
     def step(self, step: dict[str, Any]) -> None:
-        self._run.log(self._scalars(step), step=step["number"], commit=True)  # now, so that `end` has the last word
+        # now, so that `end` has the last word
+        self._run.log(self._scalars(step), step=step["number"], commit=True)
         self._run.summary.update({f"guarantee.{who}": text for who, text in self._last.items()})
 
     def end(self, end: dict[str, Any]) -> None:

@@ -44,7 +44,8 @@ class Trainer:
 
     remembers = True  # what a subclass sets on itself outlasts a model that is made anew
     votes = False
-    """Do votes do for scores, where a classifier has neither `predict_proba` nor a `decision_function`? Their AUC is that of votes."""
+    """Do votes do for scores, where a classifier has neither `predict_proba` nor a
+    `decision_function`? Their AUC is that of votes."""
     _holds = ("_fitted", "_classes")  # save() holds these
     pickled = True
 
@@ -60,7 +61,8 @@ class Trainer:
     # ---- what the program calls
 
     def setup(self, _stream: Stream):
-        if self.task.multi_label and not self.task.numbers:  # `multi_label` is all that is not one class
+        # `multi_label` is all that is not one class
+        if self.task.multi_label and not self.task.numbers:
             raise Lacks("estimators of scikit-learn learn one class or one number for each sample here, and the task has several labels")
         # an estimator that is only looked at is made once for a class with its settings and task
         suits, about = _SUITS.setdefault(type(self), set()), repr(vars(self))
@@ -160,7 +162,8 @@ class Trainer:
         by."""
         if hasattr(self._fitted, "predict_proba"):
             shares = np.asarray(self._fitted.predict_proba(rows), np.float64)
-            if shares.shape[1] > len(self._classes):  # of classes that it was told of and has not seen, too
+            # of classes that it was told of and has not seen, too
+            if shares.shape[1] > len(self._classes):
                 shares = shares[:, np.asarray(self._fitted.classes_, np.int64)]
                 shares /= np.maximum(shares.sum(axis=1, keepdims=True), _LEAST)
             return np.log(np.maximum(shares, _LEAST))
@@ -184,7 +187,8 @@ class Trainer:
     def _rows(self, x: np.ndarray) -> np.ndarray:
         if tuple(x.shape[1:]) != self.task.input:
             raise Shape(f"samples of shape {list(x.shape[1:])}, and the task has {list(self.task.input)}")
-        return np.array(x).reshape(len(x), math.prod(self.task.input))  # a copy: what is lent ends with the call
+        # a copy: what is lent ends with the call
+        return np.array(x).reshape(len(x), math.prod(self.task.input))
 
     def save(self) -> bytes:
         once = pickle.dumps((self._fitted, self._classes, self.task.input, self.task.outputs), protocol=5)

@@ -11,8 +11,8 @@
 
         def net(self):
             c, h, w = self.task.input
-            layers = nn.Conv2d(c, self.width, 5), nn.ReLU(), nn.Flatten(), nn.LazyLinear(self.task.outputs)
-            return nn.Sequential(*layers)
+            body = nn.Conv2d(c, self.width, 5), nn.ReLU(), nn.Flatten()
+            return nn.Sequential(*body, nn.LazyLinear(self.task.outputs))
 
 On a processor the same spec and seed give the same bits, on any number of clients' threads: PyTorch
 itself uses one thread while it is called from here, and where a network draws at random while it
@@ -85,8 +85,8 @@ class Task(Protocol):
     numbers: bool
     """Are they numbers to predict?"""
     pixels: int
-    """How many pixels of a sample have a class each; 0 in other tasks. The scores of a sample are then those of its pixels for the first
-    class, for the second, and so on."""
+    """How many pixels of a sample have a class each; 0 in other tasks. The scores of a sample are
+    then those of its pixels for the first class, for the second, and so on."""
     loss: str
 
 
@@ -105,20 +105,25 @@ class Trainer:
     draws: ClassVar[bool | None] = None
     """Does `fit` draw from generators of the process, as dropout does? Then one client trains at a
     time. `None`: where the network or the first steps of a copy draw, and wherever a subclass has a
-    `fit` or a `loss` of its own; such a class may say `False`. `True`: also where only later steps draw."""
+    `fit` or a `loss` of its own; such a class may say `False`. `True`: also where only later steps
+    draw."""
     schedule_by: ClassVar[str] = "epoch"
     """When the schedule takes its step: after each `epoch` (one that has begun counts when `fit`
     ends), or each `batch`."""
     together: ClassVar[int] = 1
-    """So many clients that train at the same time (`fl.run(threads=..)`) and have equal networks take their steps together, by
-    `torch.func.vmap`. Sums are then made in another order, so digests differ from those of one by one in last bits, and may differ
-    with `threads`. It pays for small networks and on cards. Networks that draw or normalise batches train one by one."""
+    """So many clients that train at the same time (`fl.run(threads=..)`) and have equal networks
+    take their steps together, by `torch.func.vmap`. Sums are then made in another order, so digests
+    differ from those of one by one in last bits, and may differ with `threads`. It pays for small
+    networks and on cards. Networks that draw or normalise batches train one by one."""
     device_memory: ClassVar[float] = 0.5
-    """The share of a card's memory that networks and samples may take while they wait: of more than fit, those that were used last
-    stay there. What a network computes comes on top."""
+    """The share of a card's memory that networks and samples may take while they wait: of more than
+    fit, those that were used last stay there. What a network computes comes on top."""
     integers: ClassVar[bool | None] = None
     """Does the network take whole numbers, as one that begins with an embedding? `None`: try."""
-    _holds = ("_model", "_draws", "_steps", "_schedule", "_last", "_words", "_kind", "_out", "_brought")  # save_state() holds these, or setup() makes them
+    # save_state() holds these, or setup() makes them
+    _holds = (
+        "_model", "_draws", "_steps", "_schedule", "_last", "_words", "_kind", "_out", "_brought",
+    )  # fmt: skip
 
     if TYPE_CHECKING:  # otherwise it would be a setting
         task: ClassVar[Task]
@@ -427,7 +432,8 @@ class Trainer:
         if len(x) == 0:
             return 0, 0.0
         inputs, wanted = self._inputs(x), self._target(target, how)
-        self.loss(self._zeros(wanted[:1]), wanted[:1], how)  # what does not go together changes nothing
+        # what does not go together changes nothing
+        self.loss(self._zeros(wanted[:1]), wanted[:1], how)
         proximal = how.proximal and (how.proximal[0], self._like(how.proximal[1], "the anchor"))
         gradient_offset = how.gradient_offset and self._like(how.gradient_offset, "the gradient offset")
         if how.fresh:
@@ -453,7 +459,8 @@ class Trainer:
             if not math.isfinite(value):
                 raise FloatingPointError(f"the loss is {value}; a smaller learning rate, or clipping, may help")
             losses.append(value)
-            if how.clip is not None or proximal or gradient_offset:  # addends and norms are of all rows of an embedding
+            # addends and norms are of all rows of an embedding
+            if how.clip is not None or proximal or gradient_offset:
                 for p in named.values():
                     p.grad = _dense(p.grad)
             if how.clip is not None:
@@ -669,7 +676,8 @@ class Trainer:
             raise Shape("this is the state of a trainer with another schedule")
         groups, own = self._steps.param_groups, [*self._steps.param_groups]
         self._steps.load_state_dict(_as_tensors(held["steps"]))
-        for group, loaded in zip(own, self._steps.param_groups):  # a schedule or a hook may know the groups themselves
+        # a schedule or a hook may know the groups themselves
+        for group, loaded in zip(own, self._steps.param_groups):
             group.clear()
             group.update(loaded)
         groups[:] = own
@@ -732,7 +740,8 @@ class Trainer:
                 row, *at = bad[0].tolist()
                 wanted = "a whole number" if self._words is None else f"a whole number from 0 to {most}, for its embedding has {self._words} rows"
                 raise Shape(f"number {at} of sample {row} is {x[tuple(bad[0])]:g}; the network takes {wanted}")
-        return torch.tensor(x, dtype=self._kind, device=self.device)  # a copy: what is lent ends with the call
+        # a copy: what is lent ends with the call
+        return torch.tensor(x, dtype=self._kind, device=self.device)
 
     def _target(self, target: np.ndarray, how: Pass) -> torch.Tensor:
         classes, pixels = how.target in ("classes", "pixels"), self.task.pixels

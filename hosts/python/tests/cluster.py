@@ -50,8 +50,9 @@ def authority(folder: Path) -> None:
 
 
 class Cluster:
-    """A SuperLink, and the nodes that were begun; `with` ends all of them. `simulated` is how many nodes Flower simulates, on one
-    processor each, of `processors` at most; there are no others then."""
+    """A SuperLink, and the nodes that were begun; `with` ends all of them. `simulated` is how many
+    nodes Flower simulates, on one processor each, of `processors` at most; there are no others
+    then."""
 
     def __init__(self, folder: Path, simulated: int = 0, processors: int | None = None):
         self.folder, self.port, self.running, self.simulated, self.processors = folder, free_port(), {}, simulated, processors

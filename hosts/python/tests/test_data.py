@@ -221,7 +221,8 @@ def test_exact_a_run_is_resumed_without_its_data_or_with_the_same():
     with pytest.raises(fl.SpecError, match="there is no file"):
         fl.run(resume="two", quiet=True)
     assert fl.run(resume="two", data=data, quiet=True).digest == whole
-    assert {file.stat().st_mode & 0o077 for file in Path("data").iterdir()} == {0}  # nobody else reads them
+    # nobody else reads them
+    assert {file.stat().st_mode & 0o077 for file in Path("data").iterdir()} == {0}
 
 
 def test_exact_rows_in_memory_are_the_same_in_processes_and_over_the_wire():

@@ -88,7 +88,8 @@ def test_exact_a_fork_that_is_killed_is_begun_again(tmp_path):
 
 
 def test_a_fork_ends_with_the_process_that_it_is_for(tmp_path):
-    fl.run(spec(tmp_path, "heavy_slow"), quiet=True, out="run")  # imports PyTorch here, and resolves the spec
+    # imports PyTorch here, and resolves the spec
+    fl.run(spec(tmp_path, "heavy_slow"), quiet=True, out="run")
     with fl._forks._SERVER:
         server = fl._forks._SERVER.process.pid
 

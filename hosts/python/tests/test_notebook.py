@@ -1,4 +1,5 @@
-"""The notebook of the examples runs, from the first cell to the last, and its exercises have answers."""
+"""The notebook of the examples runs, from the first cell to the last, and its exercises have
+answers."""
 
 import json
 import re
@@ -19,7 +20,8 @@ def test_the_exercises_have_answers(tmp_path, monkeypatch, capfd, answered, said
     """They need no PyTorch: only the cell with the rows, and their own."""
     pytest.importorskip("sklearn")
     monkeypatch.chdir(tmp_path)
-    cells = [cell for cell in json.loads(NOTEBOOK.read_text())["cells"] if cell["cell_type"] == "code"]
+    cells = json.loads(NOTEBOOK.read_text())["cells"]
+    cells = [cell for cell in cells if cell["cell_type"] == "code"]
     code = ["".join(cell["source"]) for cell in cells]
     [rows] = (cell for cell in code if "load_digits" in cell)
     [first] = (at for at, cell in enumerate(code) if "def check" in cell)

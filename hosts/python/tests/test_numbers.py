@@ -113,7 +113,8 @@ def test_its_outputs_teach_a_student():
 
 
 def in_pytorch(net, rounds, rate=lambda round: 1.0):
-    """FedAvg of this network of plain PyTorch, three steps of full batches a round; the error in the number's unit."""
+    """FedAvg of this network of plain PyTorch, three steps of full batches a round; the error in
+    the number's unit."""
     torch = pytest.importorskip("torch")
     clients = [[torch.tensor(one, dtype=torch.float32) for one in rows(20 + 10 * k, k)] for k in range(3)]
     for round in range(1, rounds + 1):

@@ -112,7 +112,8 @@ def test_without_probabilities_scores_are_what_it_decides_by():
     results = fl.run(spec, data={"train": [binary(80, seed) for seed in range(5)], "test": (inputs, labels), "public": binary(100, 7)[0]}, quiet=True)
     decides = results.model().part()._fitted.decision_function(inputs)
     assert results.metrics["auc"] == pytest.approx(roc_auc_score(labels, decides))
-    assert results.metrics["auc"] > results.metrics["accuracy"]  # that of votes would be about the accuracy
+    # that of votes would be about the accuracy
+    assert results.metrics["auc"] > results.metrics["accuracy"]
 
 
 class Votes(ClassifierMixin, BaseEstimator):

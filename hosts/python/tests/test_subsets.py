@@ -178,7 +178,8 @@ def test_what_stays_at_home_is_remembered_from_round_to_round():
     fl.run(two("home-watch"), threads=1, quiet=True)
     for heads in seen.values():
         for ended, begins in zip(heads[1::2], heads[2::2], strict=False):
-            assert torch.equal(ended, begins) or len(heads) > 6  # clients with as many rows share a list
+            # clients with as many rows share a list
+            assert torch.equal(ended, begins) or len(heads) > 6
     assert any(not torch.equal(heads[0], heads[-1]) for heads in seen.values())
 
 

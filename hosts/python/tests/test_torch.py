@@ -228,7 +228,8 @@ def test_other_generators_are_left_alone():
 
     before, seeded = torch.get_rng_state(), []
     lazily = torch.cuda._lazy_call
-    torch.cuda._lazy_call = lambda *given, **more: seeded.append(given)  # what `torch.manual_seed` asks of cards
+    # what `torch.manual_seed` asks of cards
+    torch.cuda._lazy_call = lambda *given, **more: seeded.append(given)
     try:
         with fl.torch._drawing(Stream(bytes(32)).seed):
             drawn = torch.rand(3)

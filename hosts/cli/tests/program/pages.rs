@@ -46,6 +46,21 @@ fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
+/// Lines of docstrings, and with comments that do not stand behind a long line of code.
+fn python_prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let (mut inside, mut doc) = (false, false);
+    text.lines().enumerate().filter(move |(_, line)| {
+        let (begins, own) = (!inside, line.trim_start());
+        doc = own.starts_with("\"\"\"") && begins || doc && !begins;
+        inside ^= line.matches("\"\"\"").count() % 2 == 1;
+        let marks = ["noqa", "type:", "fmt:"];
+        let comment = line.split_once("  # ").is_some_and(|(code, text)| {
+            code.chars().count() <= 100 && !marks.iter().any(|mark| text.starts_with(mark))
+        });
+        doc || begins && (own.starts_with('#') || comment)
+    })
+}
+
 /// A line without what stands between backticks.
 fn without_code(line: &str) -> String {
     line.split('`').step_by(2).collect()
@@ -133,6 +148,11 @@ fn lines_keep_to_a_hundred_columns() {
                 wide.push(format!("{}:{}", page.display(), number + 1));
             }
         }
+    }
+    for module in all(".py") {
+        let text = read(&module);
+        let lines = python_prose(&text).filter(|(_, line)| line.chars().count() > 100);
+        wide.extend(lines.map(|(number, _)| format!("{}:{}", module.display(), number + 1)));
     }
     assert!(wide.is_empty(), "lines over 100 columns: {wide:#?}");
 }

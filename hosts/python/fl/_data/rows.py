@@ -1,8 +1,8 @@
 """Rows in memory as the data of a run: arrays, frames, data sets of PyTorch and of Hugging Face.
 
 They are written once beside the run folder, in files that are named by a hash with a key of the
-user, and the spec names these files. So a run on them is a run on files: with the same digest, resumed without them,
-in processes and on Flower.
+user, and the spec names these files. So a run on them is a run on files: with the same digest,
+resumed without them, in processes and on Flower.
 """
 
 from __future__ import annotations
@@ -358,7 +358,8 @@ def _clients(source) -> list[tuple[str, Any]] | None:
 
 
 def _sections(data) -> dict[str, Any]:
-    if hasattr(data, "load_split") and hasattr(data, "partitioners"):  # a FederatedDataset of flwr-datasets
+    # a FederatedDataset of flwr-datasets
+    if hasattr(data, "load_split") and hasattr(data, "partitioners"):
         split = next(iter(data.partitioners))
         clients = range(data.partitioners[split].num_partitions)
         rows = {str(at): data.load_partition(at, split) for at in clients}
@@ -549,7 +550,8 @@ def _write(given: dict[str, Any], options: _Options, files: _Files) -> Written:
     if tests is not None:
         each = _clients(tests)
         if own is not None and each is not None and {name for name, _ in own} == {name for name, _ in each}:
-            each = [(name, dict(each)[name]) for name, _ in own]  # the test rows of a client stand in its place
+            # the test rows of a client stand in its place
+            each = [(name, dict(each)[name]) for name, _ in own]
         one = lambda: add("test", "all", "test rows", tests)[0]  # noqa: E731
         about["test"] = one() if each is None else [add("test", name, f"test rows `{name}`", rows)[0] for name, rows in each]
     public = None

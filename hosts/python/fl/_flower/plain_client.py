@@ -136,7 +136,8 @@ def numbers(record: Mapping[str, Any], what: str) -> tuple[dict[str, float], lis
 def answer(
     request: Request, head: bytes, body: bytes, samples: int | None, loss: float | None, measures: Mapping[str, float] = {}, notes: Sequence[str] = ()
 ) -> bytes:
-    """The head of the answer to a training, which this message follows, with what the client measured and what a user should know."""
+    """The head of the answer to a training, which this message follows, with what the client
+    measured and what a user should know."""
     if request.needs_samples and samples is None:
         raise Wrong("its reply has no `num-examples` in a MetricRecord, and the aggregator weighs clients by it")
     if request.needs_loss and loss is None:

@@ -121,7 +121,8 @@ class Strategy(FedAvg):
 def mod(name: str, *, seed: int | None = None, **settings: Any) -> Callable[[Message, Context, Any], Message]:
     """A mod of a Flower ClientApp that lets a mechanism of fl release what training has changed:
 
-        app = ClientApp(client_fn, mods=[fl.flower.mod("gaussian-update", clip=1.0, noise_multiplier=1.2)])
+        noise = fl.flower.mod("gaussian-update", clip=1.0, noise_multiplier=1.2)
+        app = ClientApp(client_fn, mods=[noise])
 
     The mechanism clips the change from what was sent, and adds its noise; the reply has what was
     sent plus that. Each client adds noise for itself alone, so the guarantee holds against the

@@ -273,7 +273,8 @@ class Pass:
     """The options of one training: length, mini-batches, loss, and additions to the gradient."""
 
     target: str
-    """`classes` (numbers), `multi-label` (1, 0, and -1 for unknown), `soft` (probabilities) or `scores` (also numbers to predict)."""
+    """`classes` (numbers), `multi-label` (1, 0, and -1 for unknown), `soft` (probabilities) or
+    `scores` (also numbers to predict)."""
     loss: str
     """`cross-entropy`, `mae`, `mse`, `huber`, `norm` or `kl`; means are over the batch."""
     tau: float = 1.0
@@ -286,7 +287,8 @@ class Pass:
     fresh: bool = False
     """Forget the optimiser's moments and schedule first."""
     rate: float = 1.0
-    """The factor of the learning rate in this pass, only for a trainer with `scales_rate = True`."""
+    """The factor of the learning rate in this pass, only for a trainer with
+    `scales_rate = True`."""
     proximal: tuple[float, Mapping] | None = None
     """FedProx: adds `mu * (w - anchor)` to the gradient. As the next two, only for a trainer with
     `takes_gradient_terms = True`."""

@@ -24,7 +24,8 @@ from .._spec import flow, plain, setting
 from . import metric as _metric, packages, source as _source
 
 CLASSES: list[type] = []  # a part's number is its position, so nothing is ever taken out
-_PACKAGES = {"sklearn": "scikit-learn", "PIL": "pillow", "cv2": "opencv-python", "yaml": "pyyaml"}  # whose module has another name
+# whose module has another name
+_PACKAGES = {"sklearn": "scikit-learn", "PIL": "pillow", "cv2": "opencv-python", "yaml": "pyyaml"}
 MESSAGES: dict[str, dict] = {}  # by kind: what was declared of it
 SIZES: dict[str, typing.Any] = {}  # by kind: its `size`
 LOADED: set[str] = set()  # modules that specs have named

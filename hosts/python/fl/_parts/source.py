@@ -43,7 +43,8 @@ class _Walk:
         if id(value) in self.seen:
             return self.say("again", self.seen[id(value)][0])
         if isinstance(value, (type, types.FunctionType, types.CodeType)) or not _plain(value):
-            self.seen[id(value)] = (len(self.seen), value)  # held, so that its address stays its own
+            # held, so that its address stays its own
+            self.seen[id(value)] = (len(self.seen), value)
         match value:
             case types.CodeType():
                 self.code(value)

@@ -4,7 +4,7 @@
     class MyFedAvg:
         rounds: Annotated[int, "Rounds.", fl.between(ge=1)] = 10
 
-        model = fl.slot("trainer", "What all clients train.", shared_parameters=True, at_server=True)
+        model = fl.slot("trainer", "What all train.", shared_parameters=True, at_server=True)
         mean = fl.slot("aggregator", "Combines the parameters.", "params")
 
         @fl.exchange("parameters after local training", into=mean, times="rounds", trains=True)

@@ -239,7 +239,8 @@ class Server(_Side):
         for id in to:
             one = message(id)
             if builtin_id(one) not in known:
-                known[builtin_id(one)] = (len(letters), one)  # held, so that its address stays its own
+                # held, so that its address stays its own
+                known[builtin_id(one)] = (len(letters), one)
                 letters.append(_sent(packed(exchange.sends, one)))
             which.append(known[builtin_id(one)][0])
         return letters, which

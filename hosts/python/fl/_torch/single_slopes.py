@@ -26,8 +26,9 @@ def _dense(slope: Any) -> Any:
 
 
 def _single_slopes(trainer: Trainer, inputs: torch.Tensor, wanted: torch.Tensor, how: Pass) -> Iterator[Slopes]:
-    """The gradient of each sample, in order. It does not depend on the other samples, not even in its last bits: `torch.func.vmap`
-    computes several at a time only where copies of one sample have equal bits at all places."""
+    """The gradient of each sample, in order. It does not depend on the other samples, not even in
+    its last bits: `torch.func.vmap` computes several at a time only where copies of one sample have
+    equal bits at all places."""
     named = {name: p for name, p in trainer._model.named_parameters() if p.requires_grad}
 
     def alone(at: int) -> Slopes:
@@ -46,7 +47,8 @@ def _single_slopes(trainer: Trainer, inputs: torch.Tensor, wanted: torch.Tensor,
     def alike() -> bool:
         try:
             found = joint(torch.zeros(AT_ONCE, dtype=torch.int64))
-        except (RuntimeError, ValueError, TypeError, NotImplementedError):  # vmap does not know something that the network does
+        # vmap does not know something that the network does
+        except (RuntimeError, ValueError, TypeError, NotImplementedError):
             return False
         # NaN counts as equal to NaN
         return all(torch.allclose(slope, slope[:1].expand_as(slope), rtol=0, atol=0, equal_nan=True) for slope in found.values())

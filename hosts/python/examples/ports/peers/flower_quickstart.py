@@ -1,9 +1,12 @@
-"""`../flower_quickstart.py` in Flower itself: a ClientApp, a ServerApp and FedAvg, in Flower's simulation, which `pyproject.toml` names.
+"""`../flower_quickstart.py` in Flower itself: a ClientApp, a ServerApp and FedAvg, in Flower's
+simulation, which `pyproject.toml` names.
 
-    FL_DATA_DIR=$PWD/.. PYTHONPATH=$PWD/examples/ports flwr run examples/ports/peers local --stream \\
+    FL_DATA_DIR=$PWD/.. PYTHONPATH=$PWD/examples/ports \\
+      flwr run examples/ports/peers local --stream \\
       --federation-config 'num-supernodes=10 client-resources-num-cpus=1'
 
-Flower begins a SuperLink for `local`, unless one runs already: that one would not know the variables.
+Flower begins a SuperLink for `local`, unless one runs already: that one would not know the
+variables.
 """
 
 import time

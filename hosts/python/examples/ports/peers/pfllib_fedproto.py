@@ -1,7 +1,8 @@
 """`../pfllib_fedproto.py` in PFLlib itself, whose classes are imported from a checkout.
 
     pip install h5py scikit-learn torch
-    FL_DATA_DIR=DIR PYTHONPATH=examples/ports python examples/ports/peers/pfllib_fedproto.py PFLLIB/system
+    FL_DATA_DIR=DIR PYTHONPATH=examples/ports \\
+      python examples/ports/peers/pfllib_fedproto.py PFLLIB/system
 """
 
 import os
