@@ -15,6 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::OpenOptions;
 use std::io::{Read, Write};
 use std::path::Path;
+use std::sync::OnceLock;
 
 #[cfg(test)]
 mod tests;
@@ -47,14 +48,14 @@ impl RowKey {
         Self(secret.into())
     }
 
-    /// Reads the key of this user's runs, which is made with the first of them. A user without a
-    /// folder for data has a new key in each run.
+    /// Reads the key of this user's runs, which is made with the first of them. Where its file
+    /// cannot be opened, or the user has no folder for data, each process has a key of its own.
     ///
     /// # Errors
-    /// If the file has changed hands or is damaged, or the system has no random numbers.
+    /// If the file cannot be read or written, or the system has no random numbers.
     pub fn of_user() -> Result<Self> {
         let Some(folder) = fl_data_kit::user_dir() else {
-            return Self::new();
+            return Self::of_process();
         };
         let path = folder.join("rows.key");
         let mut options = OpenOptions::new();
@@ -65,7 +66,7 @@ impl RowKey {
             Ok(file)
         });
         let Ok(mut file) = opened else {
-            return Self::new();
+            return Self::of_process();
         };
         let what = || format!("the key of hashes of rows, {}", path.display());
         let mut key = Vec::new();
@@ -75,6 +76,13 @@ impl RowKey {
             file.write_all(&key).with_context(what)?;
         }
         Ok(Self(key))
+    }
+
+    /// The key of runs that no other process compares with its own.
+    fn of_process() -> Result<Self> {
+        static KEY: OnceLock<Vec<u8>> = OnceLock::new();
+        let Self(new) = Self::new()?;
+        Ok(Self(KEY.get_or_init(|| new).clone()))
     }
 
     /// Reads the key of a ledger.

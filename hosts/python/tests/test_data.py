@@ -225,6 +225,18 @@ def test_exact_a_run_is_resumed_without_its_data_or_with_the_same():
     assert {file.stat().st_mode & 0o077 for file in Path("data").iterdir()} == {0}
 
 
+def test_exact_rows_in_memory_have_one_name_where_the_key_of_a_user_cannot_be_opened(tmp_path, monkeypatch):
+    (tmp_path / "user").mkdir()
+    (tmp_path / "user/fl").write_text("no folder")
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "user"))
+    data = {"train": clients(), "test": rows(50, 9)}
+    whole = run(data, out="whole").digest
+    names = {file.name for file in Path("data").iterdir()}
+    run(data, stop_after=1, out="one")
+    assert fl.run(resume="one", data=data, quiet=True).digest == whole
+    assert {file.name for file in Path("data").iterdir()} == names
+
+
 def test_exact_rows_in_memory_are_the_same_in_processes_and_over_the_wire():
     data = {"train": clients(), "test": rows(50, 9)}
     assert len({run(data).digest, run(data, wire=True).digest, run(data, processes=2).digest}) == 1
