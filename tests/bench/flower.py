@@ -1,18 +1,24 @@
 #!/usr/bin/env python3
 """Specs on Flower: `pip install fl_federated-*.whl 'fl-federated[flower]'`, then
 
-    tests/bench/flower.py specs [SPEC ..]     each (all of specs/quick) in Flower's simulation, on three nodes: the digest of fl.run
-    tests/bench/flower.py nodes [SPEC ..]     each (MNIST's FedKD) on a SuperLink with TLS and five authenticated SuperNodes, all of the specs at
-                                              once: the digest of fl.run
-    tests/bench/flower.py faults              on a SuperLink with TLS and five authenticated SuperNodes: a node is killed in a round and
-                                              begun anew, then the ServerApp is killed and the run gone on with: the digest of fl.run
-    tests/bench/flower.py own                 five authenticated SuperNodes, each with a file of rows that nobody else has (census rows by FL_DATA_DIR)
-                                              and a node's file: the digest of fl run with the same files
-    tests/bench/flower.py supernodes [N ..]   10, then 20, 40 .. authenticated SuperNodes, a client each, until a round takes over 60 s: seconds a round
-                                              and of the processor, memory
-    tests/bench/flower.py strategy [ROUNDS]   Flower's quickstart with its FedAvg and with fl's mean in its place: seconds a round, and how far the arrays
-                                              are apart (CIFAR-10 by FL_DATA_DIR)
-    tests/bench/flower.py overhead [NODES ..] seconds per round (median) in the simulation beside Flower's own FedAvg with the same payload
+    tests/bench/flower.py MODE ..
+
+specs [SPEC ..]     each (all of specs/quick) in Flower's simulation, on three nodes: the digest of
+                    fl.run
+nodes [SPEC ..]     each (MNIST's FedKD) on a SuperLink with TLS and five authenticated SuperNodes,
+                    all of the specs at once: the digest of fl.run
+faults              on a SuperLink with TLS and five authenticated SuperNodes: a node is killed in a
+                    round and begun anew, then the ServerApp is killed and the run gone on with: the
+                    digest of fl.run
+own                 five authenticated SuperNodes, each with a file of rows that nobody else has
+                    (census rows by FL_DATA_DIR) and a node's file: the digest of fl run with the
+                    same files
+supernodes [N ..]   10, then 20, 40 .. authenticated SuperNodes, a client each, until a round takes
+                    over 60 s: seconds a round and of the processor, memory
+strategy [ROUNDS]   Flower's quickstart with its FedAvg and with fl's mean in its place: seconds a
+                    round, and how far the arrays are apart (CIFAR-10 by FL_DATA_DIR)
+overhead [NODES ..] seconds per round (median) in the simulation beside Flower's own FedAvg with the
+                    same payload
 """
 
 import gzip
@@ -67,7 +73,8 @@ def main(grid, context):
 
 
 def specs(folder, *given):
-    """Runs specs one after another in one simulation, for Ray takes half a minute to start; says which differ."""
+    """Runs specs one after another in one simulation, for Ray takes half a minute to start; says
+    which differ."""
     given = [Path(spec).resolve() for spec in given or sorted((ROOT / "specs/quick").glob("*.yaml"))]
     failed = []
     env = {"BENCH_FOLDER": folder, "BENCH_SPECS": json.dumps([str(spec) for spec in given]), "FL_NODE_HOME": folder / "home"}
@@ -276,12 +283,13 @@ def main(grid, context):
     steps = sorted(b - a for a, b in zip(ends, ends[1:]))
     print("seconds per round", steps[len(steps) // 2], flush=True)
 """
-#: Flower's quickstart (`hosts/python/examples/ports/peers`), with FedAvg and with the part in its place.
+#: Flower's quickstart (`hosts/python/examples/ports/peers`), with FedAvg, with the part in its
+#: place, and with FedAvg that gets doubles in the order of the nodes.
 STRATEGY = """
 import json, os, time
 import numpy as np
 import torch
-from flwr.app import ArrayRecord
+from flwr.app import Array, ArrayRecord
 from flwr.serverapp import ServerApp
 from flwr.serverapp.strategy import FedAvg
 from fl.flower import Strategy
@@ -292,13 +300,28 @@ ROUNDS = int(os.environ["BENCH_ROUNDS"])
 client = flower_quickstart.client
 server = ServerApp()
 
+def of(arrays, kind):
+    return ArrayRecord({name: Array(one.numpy().astype(kind)) for name, one in arrays.items()})
+
+class Doubles(FedAvg):
+    def aggregate_train(self, server_round, replies):
+        replies = sorted(replies, key=lambda reply: reply.metadata.src_node_id)
+        for reply in replies:
+            reply.content["arrays"] = of(reply.content["arrays"], np.float64)
+        arrays, metrics = super().aggregate_train(server_round, replies)
+        return of(arrays, np.float32), metrics
+
+def made(name, **given):
+    kinds = {"FedAvg": FedAvg, "FedAvg of doubles": Doubles}
+    return kinds[name](**given) if name in kinds else Strategy(name, **given)
+
 @server.main()
 def main(grid, context):
     torch.manual_seed(1)
     first, found, seconds = Net().state_dict(), {}, {}
     for name in json.loads(os.environ["BENCH_ORDER"]):
-        given = dict(fraction_train=1.0, fraction_evaluate=0.0, min_train_nodes=CLIENTS, min_available_nodes=CLIENTS)
-        strategy = FedAvg(**given) if name == "FedAvg" else Strategy("mean", **given)
+        nodes = dict.fromkeys(["min_train_nodes", "min_available_nodes"], CLIENTS)
+        strategy = made(name, fraction_train=1.0, fraction_evaluate=0.0, **nodes)
         ends, models = [], []
         def kept(number, arrays):
             ends.append(time.monotonic())
@@ -311,18 +334,21 @@ def main(grid, context):
         found[name] = models
     for name, took in seconds.items():
         print(f"== seconds {name}: {np.median(took):.2f} a round ({min(took):.2f} to {max(took):.2f})", flush=True)
-    for number, (ours, theirs) in enumerate(zip(found["mean"], found["FedAvg"])):
-        apart = max(float(abs(a - b).max()) for a, b in zip(ours, theirs))
-        print(f"== round {number}: arrays differ by {apart:.1e} at most, of numbers up to {max(float(abs(a).max()) for a in theirs):.2f}", flush=True)
+    for name in ("FedAvg", "FedAvg of doubles"):
+        for number, (ours, theirs) in enumerate(zip(found["mean"], found[name])):
+            apart = max(float(abs(a - b).max()) for a, b in zip(ours, theirs))
+            most = max(float(abs(a).max()) for a in theirs)
+            print(f"== round {number}: mean and {name} differ by {apart:.1e} at most, of numbers up to {most:.2f}", flush=True)
     print("== end", flush=True)
 """
 
 
 def strategy(folder, rounds=3):
-    """Flower's quickstart with Flower's FedAvg and with `fl.flower.Strategy("mean")`, twice in turn, in one simulation of ten nodes."""
+    """Flower's quickstart with Flower's FedAvg, with `fl.flower.Strategy("mean")`, and with FedAvg
+    of doubles, twice in turn, in one simulation of ten nodes."""
     ports = ROOT / "hosts/python/examples/ports"
     os.environ["PYTHONPATH"] = os.pathsep.join([str(ports / "peers"), str(ports), os.environ.get("PYTHONPATH", "")])
-    env = {"BENCH_ROUNDS": rounds, "BENCH_ORDER": json.dumps(["FedAvg", "mean"] * 2)}
+    env = {"BENCH_ROUNDS": rounds, "BENCH_ORDER": json.dumps(["FedAvg", "mean", "FedAvg of doubles"] * 2)}
     with simulated(folder / "app", STRATEGY, 10, **env) as (run, _):
         while (found := run.until(r"== (.*)"))[1] != "end":
             print(found[1], flush=True)

@@ -669,6 +669,60 @@ def test_close_a_strategy_of_a_part_is_the_part_in_flowers_loop(identity):
         assert (rest[name] == array).all(), name
 
 
+def test_exact_a_mean_has_the_arrays_of_flowers_fedavg_after_some_rounds(identity):
+    """FedAvg adds 32-bit floats as replies come, so its arrays depend on that order, and training
+    makes last bits large. With doubles its sums agree with the part's, bit by bit."""
+    torch = pytest.importorskip("torch")
+    from fl.flower import Strategy
+    from flwr.app import Array, ArrayRecord, Message, MetricRecord, RecordDict
+    from flwr.serverapp.strategy import FedAvg
+
+    layers = torch.nn.Conv2d(1, 4, 3), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(144, 3)
+    net = torch.nn.Sequential(*layers)
+
+    def trains(message, _context):
+        node, number = message.metadata.dst_node_id, message.content["config"]["server-round"]
+        sent = message.content["arrays"].to_torch_state_dict()
+        net.load_state_dict(sent)
+        torch.manual_seed(100 * node + number)
+        x, y = torch.randn(64 + node, 1, 8, 8), torch.randint(0, 3, (64 + node,))
+        optimiser = torch.optim.SGD(net.parameters(), 0.1, momentum=0.9)
+        for at in torch.randperm(len(x)).split(8):
+            optimiser.zero_grad()
+            torch.nn.functional.cross_entropy(net(x[at]), y[at]).backward()
+            optimiser.step()
+        # in the type that was sent: Flower adds doubles in 64 bits
+        trained = {name: value.to(sent[name].dtype) for name, value in net.state_dict().items()}
+        said = {"arrays": ArrayRecord(trained), "metrics": MetricRecord({"num-examples": len(x)})}
+        return Message(RecordDict(said), reply_to=message)
+
+    torch.manual_seed(5)
+    first = {name: torch.randn(value.shape) / 8 for name, value in net.state_dict().items()}
+    threads = torch.get_num_threads()
+
+    def arrays(strategy, kind=np.float32, **grid):
+        begin = ArrayRecord({name: Array(value.numpy().astype(kind)) for name, value in first.items()})
+        torch.set_num_threads(1)
+        try:
+            made = strategy(fraction_evaluate=0.0).start(LocalGrid(trains, **grid), begin, num_rounds=4)
+        finally:
+            torch.set_num_threads(threads)
+        return [array.numpy().astype(np.float32) for array in made.arrays.values()]
+
+    def apart(some, others):
+        return max(float(np.abs(a - b).max()) for a, b in zip(some, others, strict=True))
+
+    def mean(**given):
+        return Strategy("mean", **given)
+
+    backwards = {"order": lambda messages, key: sorted(messages, key=key, reverse=True)}
+    due = arrays(FedAvg, np.float64)
+    assert apart(arrays(mean), due) == 0 and apart(arrays(mean, **backwards), due) == 0
+    # Flower's FedAvg is that far from itself and from the part
+    itself = apart(arrays(FedAvg), arrays(FedAvg, **backwards))
+    assert 0 < itself < 1e-3 and 0 < apart(arrays(FedAvg), due) < 1e-3
+
+
 def test_a_strategy_says_what_it_leaves_and_what_it_cannot_take(identity, caplog):
     from fl.flower import Strategy
 
