@@ -23,6 +23,7 @@ while a trainer computes.
 
 from __future__ import annotations
 
+import copy
 import functools
 import inspect
 import math
@@ -31,7 +32,7 @@ import types
 import warnings
 from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -55,6 +56,17 @@ _TYPES = (
     torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool,
 )  # fmt: skip
 _WARNED: set[type] = set()
+_COMPILED: set[type] = set()
+
+
+class _Known(NamedTuple):
+    """What the first network of a class with its settings, its task and its layers has shown."""
+
+    drawn: dict[reachable.Path, Any]
+    draws: bool
+
+
+_KNOWN: dict[tuple[type, str, str], _Known] = {}
 _GUARDED = ("setup", *_COMPUTE, "params", "set_params")
 
 
@@ -181,15 +193,18 @@ class Trainer:
         if self.device.startswith("cuda"):
             _repeatable(self.device)
         torch.empty(1, device=self.device)  # a device that is not there is found now
+        made_of = repr(vars(self))
         with _ONE:
             with _drawing(stream.seed):
                 self._model = self.net()
                 two, scores = self._first_scores(self._model)
+            key = type(self), made_of, repr(self._model)
+            known = _KNOWN.get(key)
+            drawn = self._drawn() if known is None else known.drawn
+            if drawn:
+                self._held_by({"net": self._model}).write(drawn)
             if self._frozen_at_home():
-                with _drawing(0):  # alike at the server and at every client
-                    body = self.net()
-                    self._first_scores(body)
-                alike, own = body.state_dict(), self._state()
+                alike, own = self._alike().state_dict(), self._state()
                 with torch.no_grad():
                     for name in self._frozen_at_home():
                         own[name].copy_(alike[name])
@@ -197,13 +212,39 @@ class Trainer:
                 raise Shape(f"net() gives scores of shape {list(scores.shape)} for 2 samples, and the task needs {[2, self.task.outputs]}")
             self._out, self._brought = scores.dtype, {}
             self._check_state()
-            self._draws = self._does_draw(two)
+            self._draws = self._does_draw(two) if known is None else known.draws
+            _KNOWN[key] = _Known(drawn, self._draws)
             if self._partly() and not any(self.travels(name) for name in self._floats()):
                 raise ValueError(f"travels() of {type(self).__name__} lets no parameter travel; there are {', '.join([*self._floats()][:5])}, ..")
             self._begin()
             self._warn_of_frozen()
+            self._warn_of_compiled()
             self._last = self._last_linear(two)
             self._round()
+
+    def _alike(self) -> nn.Module:
+        """The network as every party draws it."""
+        other = copy.copy(self)  # for net() may set attributes
+        with _drawing(0):
+            body = other.net()
+            other._first_scores(body)
+        return body
+
+    def _drawn(self) -> dict[reachable.Path, Any]:
+        """What net() draws and no message carries, such as random features that are no buffer, or
+        an order of the columns, as every party gets it. Refuses parameters that nothing trains."""
+        own, body = (self._held_by({"net": net}) for net in (self._model, self._alike()))
+        for path, place in own.values.items():
+            if isinstance(place.value, nn.Parameter) and place.value.requires_grad:
+                name = reachable.shown(path).removeprefix("net.")
+                raise ValueError(
+                    f"net() of {type(self).__name__} has the parameter `{name}` where no optimiser finds it, such as in a list; "
+                    "take nn.ModuleList or nn.ParameterList, or freeze it"
+                )
+        drawn = {path: value for path, value in body.changed(own.read()).items() if body.settable(path)}
+        # what no seed reaches is left as it is, and found by the copies
+        entropy = self._held_by({"net": self._alike()}).changed(body.read()) if drawn else {}
+        return {path: value for path, value in drawn.items() if path not in entropy}
 
     def _first_scores(self, model: nn.Module) -> tuple[torch.Tensor, torch.Tensor]:
         """Two samples and their scores, with which lazy layers find their sizes; finds out whether
@@ -214,7 +255,7 @@ class Trainer:
             two = torch.zeros(2, *self.task.input, dtype=dtype)
             try:
                 with torch.no_grad():
-                    scores = _scores(_called(model.eval(), self.collate(two)))
+                    scores = _scores(_called(model.eval(), self.collate(two)), self.task)
             except (RuntimeError, TypeError, IndexError) as error:
                 failed = failed or error
                 continue
@@ -266,14 +307,19 @@ class Trainer:
         return own
 
     def _check_state(self):
-        """Refuses types of numbers that cannot be sent and kept, before anything runs."""
+        """Refuses what cannot be sent and kept, before anything runs."""
+        of = f"net() of {type(self).__name__}"
+        held = {id(value) for value in self._model.state_dict(keep_vars=True).values()}
+        for name, p in self._model.named_parameters():
+            if id(p) not in held:
+                raise ValueError(f"{of} has `{name}`, which its state_dict() leaves out, so it would be neither sent nor kept; let travels() say what stays at home")
         for name, value in self._state().items():
             if not isinstance(value, torch.Tensor) or value.dtype in _TYPES:
                 continue
             kind = str(value.dtype).removeprefix("torch.")
             known = ", ".join(str(one).removeprefix("torch.") for one in _TYPES)
             more = f" Keep its real and its imaginary part (`torch.view_as_real({name})`), and let forward() use `torch.view_as_complex`." if value.is_complex() else ""
-            raise ValueError(f"net() of {type(self).__name__} has `{name}` of {kind}, which can be neither sent nor kept; it may have {known}.{more}")
+            raise ValueError(f"{of} has `{name}` of {kind}, which can be neither sent nor kept; it may have {known}.{more}")
         if self._partly():
             for name, first in self._names().items():
                 if self.travels(name) != self.travels(first):
@@ -305,6 +351,22 @@ class Trainer:
                 stacklevel=2,
             )
 
+    @property
+    def exact(self) -> bool:
+        """Does every call give the same bits? `torch.compile` chooses code by what the process has
+        compiled before, and cards may add in another order."""
+        compiled = (m for m in self._model.modules() if "_orig_mod" in m._modules or m._compiled_call_impl is not None)
+        return self.device == "cpu" and next(compiled, None) is None
+
+    def _warn_of_compiled(self):
+        if self.device == "cpu" and not self.exact and type(self) not in _COMPILED:
+            _COMPILED.add(type(self))
+            warnings.warn(
+                f"net() of {type(self).__name__} is compiled, and the code that `torch.compile` chooses depends on what the process "
+                "compiled before: last bits, and with them the digest, differ from run to run; leave it out for one digest",
+                stacklevel=2,
+            )
+
     def _keep_home(self):
         """What stays at home becomes the client's memory: all of it that can change."""
         if self._partly():
@@ -318,7 +380,7 @@ class Trainer:
 
     def _move(self, device: str):
         """Takes the network and its optimiser there; parameters stay the same objects."""
-        if all(tensor.device.type == "cpu" for tensor in self._model.state_dict().values()) and device == "cpu":
+        if all(value.device.type == "cpu" for value in self._state().values() if isinstance(value, torch.Tensor)) and device == "cpu":
             return
         self._model.to(device)
         for p, held in self._steps.state.items():
@@ -334,11 +396,16 @@ class Trainer:
         trained = [p for p in self._model.parameters() if p.requires_grad]
         if not trained:
             raise ValueError(f"net() of {type(self).__name__} has no parameter that requires a gradient: there is nothing to learn")
-        self._steps = self.optimiser(trained)
+        steps, of = self.optimiser(trained), f"optimiser() of {type(self).__name__} gives"
+        if steps is vars(self).get("_steps") and steps.state:
+            raise ValueError(f"{of} the same object again, with moments of a training before; make a new one in each call")
+        if not {id(p) for group in steps.param_groups for p in group["params"]} & {id(p) for p in trained}:
+            raise ValueError(f"{of} one that has no parameter of this network; make it of the parameters that it is given")
+        self._steps = steps
         closure = inspect.signature(type(self._steps).step).parameters.get("closure")
         if closure is not None and closure.default is inspect.Parameter.empty:
             raise Lacks(
-                f"optimiser() of {type(self).__name__} gives {type(self._steps).__name__}, whose step needs a closure that computes the loss again; "
+                f"{of} {type(self._steps).__name__}, whose step needs a closure that computes the loss again; "
                 "give an optimiser that steps along a gradient, or write `fit`"
             )
         self._schedule = self.schedule(self._steps)
@@ -375,11 +442,14 @@ class Trainer:
 
     def _does_draw(self, samples) -> bool:
         """Does the network draw at random while it trains? Then it needs the generator for
-        itself."""
-        before = {name: value.clone() for name, value in self._model.state_dict().items()}
+        itself. This one try leaves no trace in what the network holds."""
+        state = {name: value.clone() if isinstance(value, torch.Tensor) else value for name, value in self._model.state_dict().items()}
+        before = self._held_by({"net": self._model}).read()
         with _draws.Section(0) as section, torch.no_grad():
             _called(self._model.train(), self.collate(samples))
-        self._model.load_state_dict(before)
+        self._model.load_state_dict(state)
+        after = self._held_by({"net": self._model})
+        after.write({path: value for path, value in before.items() if not isinstance(value, reachable.Opaque)})
         return bool(section.moved)
 
     def fit(self, x: np.ndarray, target: np.ndarray, how: Pass, stream: Stream) -> tuple[int, float]:
@@ -674,14 +744,13 @@ class Trainer:
         self._begin()
         if ("schedule" in held) != (self._schedule is not None):
             raise Shape("this is the state of a trainer with another schedule")
-        groups, own = self._steps.param_groups, [*self._steps.param_groups]
+        own = [*self._steps.param_groups]
         self._steps.load_state_dict(_as_tensors(held["steps"]))
         # a schedule or a hook may know the groups themselves
         for group, loaded in zip(own, self._steps.param_groups):
             group.clear()
             group.update(loaded)
-        groups[:] = own
-        self._steps.param_groups = groups
+        self._steps.param_groups[:] = own
         if self._schedule is not None:
             self._schedule.load_state_dict(held["schedule"])
         self._bring(held.get("beside", {}))
@@ -694,18 +763,21 @@ class Trainer:
     def _reached(self) -> reachable.Graph:
         """What the network, the optimiser with its hooks, and the schedule hold beside what their
         own states have."""
-        known = [self, *self._model.parameters(), *self._model.state_dict(keep_vars=True).values()]
+        return self._held_by({"net": self._model, "optimiser": self._steps, "schedule": self._schedule})
+
+    def _held_by(self, roots: dict[str, Any]) -> reachable.Graph:
+        net = roots["net"]
+        known = [self, *net.parameters(), *net.state_dict(keep_vars=True).values()]
 
         def skip(value: Any) -> Iterable[str]:
-            if value is self._schedule:
+            if value is roots.get("schedule"):
                 return {*value.state_dict(), "optimizer"} - {"lr_lambdas"}
-            if value is self._steps:
+            if value is roots.get("optimiser"):
                 return "state", "param_groups", "defaults"
             if isinstance(value, torch.utils.hooks.RemovableHandle):
                 return vars(value)
             return ("training",) if isinstance(value, nn.Module) else ()
 
-        roots = {"net": self._model, "optimiser": self._steps, "schedule": self._schedule}
         return reachable.Graph(roots, known, skip)
 
     def _beside(self) -> dict[reachable.Path, Any]:
@@ -714,12 +786,14 @@ class Trainer:
         found = _twin.found(self)
         if found is None or found.before is None:
             return self._brought
-        return reachable.written(self._reached().changed(found.before))
+        # an optimiser that is made anew may hold copies of parameters that have learnt
+        before = {path: value for path, value in found.before.items() if path[0] == "net" or not isinstance(value, torch.Tensor)}
+        return reachable.written(self._reached().changed(before))
 
     # ---- between numpy and PyTorch
 
     def _scores(self, inputs: torch.Tensor) -> torch.Tensor:
-        return _scores(_called(self._model, self.collate(inputs)))
+        return _scores(_called(self._model, self.collate(inputs)), self.task)
 
     @property
     def vocabulary(self) -> int | None:

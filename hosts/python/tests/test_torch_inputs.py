@@ -2,6 +2,8 @@
 
 import logging
 import warnings
+import zlib
+from pathlib import Path
 from typing import Annotated
 
 import fl
@@ -10,11 +12,13 @@ import numpy as np
 import pytest
 from conftest import QUICK
 from test_data import SPEC
+from test_oracles import png
 
 torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 
 import fl.torch  # noqa: E402
+import torch_parts  # noqa: E402
 
 WORDS, LENGTH = 12, 5
 
@@ -224,3 +228,205 @@ def test_a_run_that_keeps_nothing_warns_of_nothing(recwarn, caplog):
         del results
         gc.collect()
     assert not folder.exists() and not caplog.records and [str(one.message) for one in recwarn] == []
+
+
+def sequences(folder, n, seed):
+    """Files of words from 1 to 5, 0 after the end, and of a class for each: 1, or 2 if the word
+    before is 1 or 2."""
+    draws = np.random.default_rng(seed)
+    words = draws.integers(1, 6, (n, 9)).astype(np.uint8)
+    words[np.arange(9) >= draws.integers(4, 10, (n, 1))] = 0
+    before = np.pad(words, ((0, 0), (1, 0)))[:, :-1]
+    classes = ((1 + np.isin(before, (1, 2))) * (words > 0)).astype(np.uint8)
+    for kind, rows in {"inputs": words, "labels": classes}.items():
+        (folder / kind).mkdir(parents=True)
+        for at, row in enumerate(rows):
+            (folder / kind / f"{at:03}.png").write_bytes(png(row[None]))
+    return {kind: str(folder / kind) for kind in ("inputs", "labels")}
+
+
+def tagging(folder, rounds=6):
+    train = [sequences(folder / f"client {k}", 40, k) for k in range(3)]
+    files = {"format": "masks", "classes": ["none", "other", "after"], "train": train, "test": sequences(folder / "test", 20, 9)}
+    return {
+        "name": "tagging",
+        "data": {"set": {"files": files}, "normalise": None, "clients": 3},
+        "protocol": {"use": "fedavg", "rounds": rounds, "local": {"epochs": 2, "batch": 10}},
+        "parts": {"model": {"use": "torch-tagger"}, "aggregator": {"use": "mean"}},
+        "plugins": [{"module": "torch_parts", "path": str(Path(torch_parts.__file__).parent)}],
+    }
+
+
+def test_exact_a_class_for_each_position_is_learnt_and_has_one_digest(tmp_path):
+    @fl.metric("by-position", task="masks")
+    def by_position(scores, labels):
+        found = scores.reshape(len(scores), -1, labels.shape[1]).argmax(1)
+        return float((found == labels)[labels > 0].mean())
+
+    spec = tagging(tmp_path)
+    try:
+        results = fl.run(spec, quiet=True)
+    finally:
+        fl._parts.metric._METRICS.pop("by-position")
+    # without a memory nothing is better than `other` everywhere, for about two of three positions
+    assert results.metrics["by-position"] > 0.95
+    assert {*fl.testing.ways(spec).values()} == {results.digest}
+    assert fl.run(spec, quiet=True, threads=3).digest == results.digest
+
+
+def test_close_a_class_for_each_position_is_learnt_as_in_plain_pytorch(tmp_path):
+    """FedAvg of one client's full batches is training at one place."""
+    spec = tagging(tmp_path)
+    spec["data"]["clients"] = 1
+    spec["data"]["set"]["files"]["train"] = spec["data"]["set"]["files"]["train"][:1]
+    still, learnt = (
+        fl.run(spec, {"protocol.rounds": 1, "protocol.local": {"epochs": epochs, "batch": 60}, "parts.model.lr": rate}, quiet=True)
+        for epochs, rate in ((1, 1e-30), (5, 0.05))
+    )
+    net = still.model().module()
+    files = [sorted((tmp_path / "client 0" / kind).iterdir()) for kind in ("inputs", "labels")]
+    words, classes = (torch.stack([torch.from_numpy(pixels(file)) for file in of]).long() for of in files)
+    optimiser = torch.optim.Adam(net.parameters(), 0.05)
+    for _ in range(5):
+        optimiser.zero_grad()
+        nn.functional.cross_entropy(net(words), classes, ignore_index=0).backward()
+        optimiser.step()
+    for name, value in net.state_dict().items():
+        np.testing.assert_allclose(learnt.model().arrays()[name], value.numpy(), rtol=1e-4, atol=1e-6)
+
+
+def pixels(file):
+    """The one row of a file that `png` wrote."""
+    data = file.read_bytes()
+    at = data.index(b"IDAT")
+    packed = data[at + 4 : at + 4 + int.from_bytes(data[at - 4 : at], "big")]
+    return np.frombuffer(zlib.decompress(packed), np.uint8)[1:].copy()
+
+
+def test_scores_with_the_classes_last_are_refused(tmp_path):
+    fl.trainer("torch-classes-last")(type("Last", (torch_parts.ClassesLast,), {"__doc__": "Its classes are last."}))
+    text = r"scores of shape \[2, 9, 3\], and the 3 classes must be its second dimension"
+    with pytest.raises(fl.SpecError, match=text):
+        fl.check(tagging(tmp_path), {"parts.model": {"use": "torch-classes-last"}})
+
+
+def made(cls, seed=0):
+    """A trainer of this class for six inputs and three classes, as a run makes it."""
+    from fl._parts import calls
+
+    settings = '{"lr": 0.5, "momentum": 0.0, "weight-decay": 0.0, "device": "cpu"}'
+    return calls.create(calls.CLASSES.index(cls), settings, '{"input": [6], "kind": {"Classes": 3}}', bytes([seed] * 32))
+
+
+class Head(nn.Module):
+    """A linear layer, and what a test adds."""
+
+    def __init__(self, outputs, inputs=6):
+        super().__init__()
+        self.head = nn.Linear(inputs, outputs)
+
+    def forward(self, x):
+        return self.head(x)
+
+
+def trainer(name, of, **more):
+    """A trainer with this network."""
+    about = {"__doc__": "A network of a test.", "net": lambda self: of(self.task.outputs), **more}
+    return fl.trainer(name)(type("Tried", (fl.torch.Trainer,), about))
+
+
+def test_exact_a_try_of_a_network_leaves_no_trace():
+    class Traces(Head):
+        def __init__(self, outputs):
+            super().__init__(outputs)
+            self.calls, self.seen, self.last = 0, [], None
+            self.register_buffer("sum", torch.zeros(6), persistent=False)
+            self.register_buffer("mean", torch.zeros(6))
+
+        def forward(self, x):
+            if self.training:
+                self.calls += 1
+                self.seen.append(x)
+                self.last = x
+                self.sum += 1
+                self.mean = self.mean + 1
+            return super().forward(x)
+
+    net = made(trainer("leaves-traces", Traces))._model
+    assert (net.calls, net.seen, net.last) == (0, [], None)
+    assert not net.sum.any() and not net.mean.any()
+
+
+def test_exact_what_a_network_draws_and_no_message_carries_is_alike_everywhere():
+    class Draws(Head):
+        def __init__(self, outputs):
+            super().__init__(outputs, 16)
+            self.waves, self.order = torch.randn(6, 16), torch.randperm(6).tolist()
+            self.register_buffer("shift", torch.rand(16), persistent=False)
+
+        def forward(self, x):
+            return super().forward(torch.cos(x[:, self.order] @ self.waves + self.shift))
+
+    one, other = (made(trainer(f"draws-features-{seed}", Draws), seed)._model for seed in (1, 2))
+    assert torch.equal(one.waves, other.waves) and torch.equal(one.shift, other.shift) and one.order == other.order
+    assert not torch.equal(one.head.weight, other.head.weight)
+
+
+class InList(Head):
+    def __init__(self, outputs):
+        super().__init__(outputs)
+        self.layers = [nn.Linear(6, 6)]
+
+    def forward(self, x):
+        return super().forward(self.layers[0](x))
+
+
+class Hides(InList):
+    def __init__(self, outputs):
+        super().__init__(outputs)
+        self.layers = nn.ModuleList(self.layers)
+
+    def state_dict(self, *args, **more):
+        return {name: value for name, value in super().state_dict(*args, **more).items() if "head" in name}
+
+
+@pytest.mark.parametrize("name, of, more, text", [
+    ("in-list", InList, {}, r"has the parameter `layers\[0\]\.weight` where no optimiser finds it"),
+    ("hides", Hides, {}, r"has `layers\.0\.weight`, which its state_dict\(\) leaves out"),
+    ("of-others", Head, {"optimiser": lambda self, _: torch.optim.SGD(nn.Linear(2, 2).parameters(), 0.1)}, "has no parameter of this network"),
+], ids=str)  # fmt: skip
+def test_what_would_not_learn_or_travel_is_refused(name, of, more, text):
+    trainer(f"refused-{name}", of, **more)
+    with pytest.raises(fl.SpecError, match=text):
+        fl.check(SPEC, {"parts.model": {"use": f"refused-{name}"}}, data={"train": [(np.zeros((9, 6), "float32"), np.arange(9) % 3)], "holdout": 0.3})
+
+
+def test_a_frozen_teacher_may_be_in_a_list():
+    def net(self):
+        made = InList(self.task.outputs)
+        made.layers[0].requires_grad_(False)
+        return made
+
+    frozen = fl.trainer("frozen-teacher")(type("Frozen", (fl.torch.Trainer,), {"__doc__": "Has a teacher.", "net": net}))
+    one, other = (made(frozen, seed)._model for seed in (1, 2))
+    assert torch.equal(one.layers[0].weight, other.layers[0].weight)
+
+
+def test_an_optimiser_that_outlasts_a_training_is_refused_where_each_begins_anew():
+    def optimiser(self, parameters):
+        if not hasattr(self, "_own"):
+            self._own = torch.optim.Adam(parameters)
+        return self._own
+
+    trainer("same-optimiser", lambda outputs: nn.Sequential(nn.Flatten(), nn.LazyLinear(outputs)), optimiser=optimiser)
+    with pytest.raises(fl.RunError, match="the same object again, with moments of a training before"):
+        fl.run(QUICK / "fedavg.yaml", {"parts.model": {"use": "same-optimiser"}}, quiet=True)
+
+
+def test_a_compiled_network_is_warned_of():
+    compiled = lambda outputs: torch.compile(nn.Sequential(nn.Flatten(), nn.Linear(2, outputs)), backend="eager")  # noqa: E731
+    trainer("compiled", compiled)
+    spec = fl.check(QUICK / "fedavg.yaml")
+    width = {"data": {**spec["data"], "set": {"blobs": {"features": 2, "train": 60, "test": 20}}}}
+    with pytest.warns(UserWarning, match=r"net\(\) of Tried is compiled.*digest, differ from run to run"):
+        assert fl.run({**spec, **width}, {"parts.model": {"use": "compiled"}}, quiet=True).done

@@ -195,6 +195,11 @@ def test_exact_what_a_hook_of_the_optimiser_keeps_is_kept(how):
     assert found != digests(net("keeps-in-hook", how="nothing"))
 
 
+@pytest.mark.parametrize("use", ["keeps-slow-weights", "keeps-around", "keeps-extra-state"])
+def test_exact_what_an_optimiser_or_a_module_keeps_in_its_own_way_is_kept(use):
+    assert len(digests(net(use))) == 1
+
+
 @pytest.mark.parametrize("spec", [net("keeps-in-hook"), net("draws-seldom")], ids=["hook", "draws"])
 def test_exact_a_network_is_the_same_in_five_ways(spec):
     found = fl.testing.ways(spec)

@@ -55,7 +55,9 @@ def roles(folder: Path) -> Path:
         import fl
 
         class Own:
-            def fit(self, x: np.ndarray, target: np.ndarray, how: fl.Pass, stream: fl.Stream) -> tuple[int, float]:
+            def fit(
+                self, x: np.ndarray, target: np.ndarray, how: fl.Pass, stream: fl.Stream
+            ) -> tuple[int, float]:
                 return 0, 0.0
 
             def predict(self, x: np.ndarray) -> np.ndarray:

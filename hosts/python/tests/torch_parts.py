@@ -83,3 +83,47 @@ class Noise(Net):
             for value in self._model.parameters():
                 value.add_(0.01 * torch.randn_like(value))
         return super().fit(x, target, how, stream)
+
+
+class Reader(nn.Module):
+    """An LSTM that scores each position: `rows x positions x classes`."""
+
+    def __init__(self, classes):
+        super().__init__()
+        self.words, self.read = nn.Embedding(6, 8), nn.LSTM(8, 16, batch_first=True)
+        self.head = nn.Linear(16, classes)
+
+    def forward(self, ids):
+        return self.head(self.read(self.words(ids))[0])
+
+
+class ClassesLast(fl.torch.Trainer):
+    """A class for each position of a sequence, which is an image of height 1. Class 0 is that of
+    the padding, which teaches nothing."""
+
+    lr: Annotated[float, "Learning rate.", fl.between(gt=0)] = 0.05
+    draws = False
+
+    def net(self):
+        return Reader(self.task.outputs // self.task.pixels)
+
+    def collate(self, inputs):
+        return (inputs[:, 0, 0] * 255).round().long()
+
+    def optimiser(self, parameters):
+        return torch.optim.Adam(parameters, self.lr)
+
+    def loss(self, scores, target, how):
+        return F.cross_entropy(scores.unflatten(1, (-1, self.task.pixels)), target, ignore_index=0)
+
+
+@fl.trainer("torch-tagger")
+class Tagger(ClassesLast):
+    """Its scores have the classes before the positions, as the losses of PyTorch have them."""
+
+    def net(self):
+        class Scores(Reader):
+            def forward(self, ids):
+                return super().forward(ids).movedim(2, 1)
+
+        return Scores(self.task.outputs // self.task.pixels)

@@ -233,6 +233,82 @@ class Halves:
             o.param_groups[0]["lr"] /= 2
 
 
+class Lookahead(torch.optim.Optimizer):
+    """SGD that every second step goes half of the way from the parameters of before (Zhang et al.
+    2019)."""
+
+    def __init__(self, parameters):
+        super().__init__(parameters, {"lr": 0.05})
+        self.steps, self.slow = 0, [p.detach().clone() for p in self.param_groups[0]["params"]]
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        self.steps += 1
+        for p, slow in zip(self.param_groups[0]["params"], self.slow, strict=True):
+            p.add_(p.grad, alpha=-self.param_groups[0]["lr"])
+            if self.steps % 2 == 0:
+                p.copy_(slow.add_(p - slow, alpha=0.5))
+
+
+@fl.trainer("keeps-slow-weights")
+class Slow(Net):
+    """Its optimiser copies the parameters when it is made."""
+
+    def optimiser(self, parameters):
+        return Lookahead(parameters)
+
+
+class Around(torch.optim.Optimizer):
+    """Hands all on to another optimiser, and has only the properties that it needs."""
+
+    def __init__(self, inner):
+        self.inner = inner
+
+    param_groups = property(lambda self: self.inner.param_groups)
+    state = property(lambda self: self.inner.state)
+
+    def step(self, closure=None):
+        self.inner.step()
+
+    def zero_grad(self, set_to_none=True):
+        self.inner.zero_grad()
+
+    def state_dict(self):
+        return self.inner.state_dict()
+
+    def load_state_dict(self, state):
+        self.inner.load_state_dict(state)
+
+
+@fl.trainer("keeps-around")
+class InWrapper(Net):
+    """Adam within another optimiser."""
+
+    def optimiser(self, parameters):
+        return Around(torch.optim.Adam(parameters, self.lr))
+
+
+@fl.trainer("keeps-extra-state")
+class Extra(Net):
+    """A module's own way of keeping a count (`get_extra_state`)."""
+
+    def net(self):
+        class Counts(nn.Module):
+            count = 0
+
+            def forward(self, x):
+                self.count += self.training
+                return x / (1 + self.count)
+
+            def get_extra_state(self):
+                return {"count": self.count}
+
+            def set_extra_state(self, state):
+                self.count = state["count"]
+
+        return nn.Sequential(*super().net(), Counts())
+
+
 @fl.trainer("keeps-alone")
 class Alone:
     """A linear network without the base class: fl keeps its optimiser by its state."""

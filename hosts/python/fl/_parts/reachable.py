@@ -43,7 +43,7 @@ def shown(path: Path) -> str:
     """As in a program: `_model.body[0].step`."""
     text = ""
     for step in path:
-        if step in ("_modules", "_buffers", "__self__", "__func__", "__dict__"):
+        if step in ("_modules", "_parameters", "_buffers", "__self__", "__func__", "__dict__"):
             continue
         text += f".{step}" if isinstance(step, str) and step.isidentifier() else f"[{step!r}]"
     return text.removeprefix(".")
@@ -147,6 +147,11 @@ class Graph:
         """Copies of the values that are not as they were."""
         now = ((path, _visible(place.value)) for path, place in self.values.items())
         return {path: _copied(value) for path, value in now if path not in before or not same(before[path], value)}
+
+    def settable(self, path: Path) -> bool:
+        """Is this a value, and no iterator or generator of random numbers?"""
+        value = self.values[path].value
+        return _generator(value) is None and not hasattr(type(value), "__next__")
 
     def write(self, values: dict[Path, Any]) -> None:
         """Puts values to their places."""

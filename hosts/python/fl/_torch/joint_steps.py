@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 import torch
 
-from .._parts.arguments import Pass
+from .._parts.arguments import Pass, Shape
 
 #: A `fl.torch.Trainer`, which stands on this file.
 Trainer: TypeAlias = Any
@@ -29,8 +29,9 @@ def _called(model: torch.nn.Module, given: Any) -> Any:
     return model(*positional, **named)
 
 
-def _scores(output) -> torch.Tensor:
-    """The scores in what a network gives."""
+def _scores(output, task) -> torch.Tensor:
+    """The scores in what a network gives, a row for each sample. Where pixels have classes, they
+    may be `samples x classes x height x width`, or `samples x classes x positions`."""
     if not isinstance(output, torch.Tensor):
         if hasattr(output, "logits"):
             output = output.logits
@@ -40,8 +41,12 @@ def _scores(output) -> torch.Tensor:
             output = output[0]
     if not isinstance(output, torch.Tensor):
         raise TypeError(f"net() gives {type(output).__name__}; it must give scores as a tensor, first in a tuple, or as `.logits`")
+    if task.pixels and output.dim() > 2:
+        known = task.outputs // task.pixels
+        if output.shape[1] != known:
+            raise Shape(f"net() gives scores of shape {list(output.shape)}, and the {known} classes must be its second dimension, before the pixels or positions")
+        output = output.flatten(1)
     return output
-
 
 
 class _Seat:
@@ -133,7 +138,7 @@ class _Together:
 
         def loss(parameters, buffers, batch, wanted):
             given, named = _arguments(first.collate(batch))
-            return first.loss(_scores(torch.func.functional_call(first._model, (parameters, buffers), given, named)), wanted, how)
+            return first.loss(_scores(torch.func.functional_call(first._model, (parameters, buffers), given, named), first.task), wanted, how)
 
         try:
             parameters, buffers = torch.func.stack_module_state(nets)

@@ -38,7 +38,7 @@ def _single_slopes(trainer: Trainer, inputs: torch.Tensor, wanted: torch.Tensor,
 
     def loss(parameters: Slopes, sample: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
         given, words = _arguments(trainer.collate(sample[None]))
-        return trainer.loss(_scores(torch.func.functional_call(trainer._model, parameters, given, words)), target[None], how)
+        return trainer.loss(_scores(torch.func.functional_call(trainer._model, parameters, given, words), trainer.task), target[None], how)
 
     def joint(at: torch.Tensor) -> Slopes:
         parameters = {name: p.detach() for name, p in named.items()}
