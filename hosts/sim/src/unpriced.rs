@@ -4,9 +4,10 @@ const WITHHELD: &str = "with an accountant the text of an error stays at the ter
 
 /// Whether a run tells facts that follow from its clients' data and have no price: seconds, as a
 /// client with more data takes longer; numbers of rows and of classes, and the clients without any;
-/// hashes of data files; the text of an error, which may hold values. With an accountant these facts stay at the
-/// terminal. What is in [`RunEvent`](fl_core::RunEvent)s needs no such question: it is priced, or
-/// public, or only for those that see messages ([`Listener::sees_messages`](crate::Listener)).
+/// hashes of data files; the text of an error, which may hold values. With an accountant these
+/// facts stay at the terminal. What is in [`RunEvent`](fl_core::RunEvent)s needs no such question:
+/// it is priced, or public, or only for those that see messages
+/// ([`Listener::sees_messages`](crate::Listener::sees_messages)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unpriced {
     /// The run has no accountant.
