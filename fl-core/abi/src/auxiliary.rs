@@ -1,7 +1,6 @@
 //! Added losses across the interface: the trainer is on one side, the losses on the other.
 
 use super::host::Answers;
-use super::library::link::ask_back;
 use super::library::{Host, Input};
 use super::marshal::{OutgoingMessage, shorter};
 use super::marshal_data::{target_of, with_target};
@@ -63,7 +62,7 @@ impl RemoteLoss<'_> {
     ) -> Result<TensorMap> {
         let (target, key) = (target.into(), stream.key());
         let text = serde_json::to_string(&LossText { target, key })?;
-        let answer = ask_back(self.0, operation, &text, OutgoingMessage::new(tensors))?;
+        let answer = (self.0).ask_back(operation, &text, OutgoingMessage::new(tensors))?;
         Ok(TensorMap::new(answer.tensors))
     }
 }

@@ -7,7 +7,7 @@ use crate::caller::{Caller, Calls, Means};
 use crate::data_sets::{KnownSets, NoSets};
 #[cfg(unix)]
 use crate::isolated::IsolatedLibrary;
-use crate::library::link::told;
+use crate::library::asked::told;
 use crate::marshal::{OutgoingMessage, with_inbox, with_messages};
 use crate::raw::{
     FL_LACKS, FL_OK, FL_PANIC, FL_SHAPE, FL_UNKNOWN, FL_UNPRICED, FlHost, FlInput, FlLibrary,

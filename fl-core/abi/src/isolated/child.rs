@@ -10,7 +10,7 @@ use crate::caller::Means;
 use crate::host::{
     Answer, Answers, Call, Functions, Refused, checked_table, on_log, own_process, process_mark,
 };
-use crate::library::link::{ask_other, known};
+use crate::library::asked::{ask_other, known};
 use crate::library::{Host, Input};
 use crate::marshal::{OutgoingMessage, with_messages};
 use crate::raw::{FL_ERROR, FL_OK, FlLibrary};

@@ -9,7 +9,7 @@ use super::{
 use crate::ask::ErrorText;
 use crate::caller::Means;
 use crate::host::{Answer, Answers, process_mark};
-use crate::library::link::ask_other;
+use crate::library::asked::ask_other;
 use crate::library::{Host, Input};
 use crate::raw::{FL_OK, FlHost, FlText};
 use anyhow::{anyhow, ensure};

@@ -1,10 +1,10 @@
 //! The input of an operation, and what a library may ask of the host during it.
 
+use super::asked::{ask_other, known};
 use super::borrowed_inbox::{BorrowedInbox, InboxBuffer};
-use super::link::ask_other;
 use super::threads::Threads;
 use crate::caller::{Callee, Means};
-use crate::host::Answers;
+use crate::host::{Answer, Answers};
 use crate::marshal::{OutgoingMessage, copied, message, message_of, slice, view};
 use crate::marshal_data::bytes_named;
 use crate::raw::*;
@@ -322,5 +322,16 @@ impl Host<'_> {
         };
         let answer = ask_other(self.0, part, operation, text, messages, means)?;
         Ok(answer.map(|answer| (answer.text, answer.tensors)))
+    }
+
+    /// Asks the other side back, in the middle of its call, with one message.
+    pub(crate) fn ask_back(
+        &self,
+        operation: u32,
+        text: &str,
+        letter: OutgoingMessage<'_, '_>,
+    ) -> Result<Answer> {
+        let means = Means::default();
+        known(ask_other(self.0, 0, operation, text, &[letter], means)?)
     }
 }

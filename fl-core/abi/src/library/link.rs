@@ -1,65 +1,19 @@
 //! [`Link`]: the way from a library to the program, during a call of a protocol.
 
+use super::asked::ask_other;
 use super::call_context::{Host, Input};
 use super::open_call::OpenCall;
-use crate::ask::ErrorText;
 use crate::caller::{Caller, Calls, Means};
 use crate::data_sets::{Fetch, KnownSets, LibrarySets, Rows};
-use crate::host::{Answer, Call, checked};
-use crate::marshal::{OutgoingMessage, with_messages};
-use crate::raw::{FL_DROP, FL_INPUTS, FL_LABELS, FL_OK, FlHost, FlInput, FlText};
-use crate::roles::request::{RequestText, stating};
+use crate::host::Answer;
+use crate::marshal::OutgoingMessage;
+use crate::raw::{FL_DROP, FL_INPUTS, FL_LABELS};
+use crate::roles::request_text::{RequestText, stating};
 use anyhow::{Context, ensure};
 use fl_roles::{Inputs, Labels, Result, Samples};
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
-
-/// Asks the maker of `host` for an operation of the part with this number there, or of itself (0).
-/// `None`: there is no such operation.
-pub(crate) fn ask_other(
-    host: &FlHost,
-    part: u64,
-    operation: u32,
-    text: &str,
-    letters: &[OutgoingMessage<'_, '_>],
-    means: Means<'_>,
-) -> Result<Option<Answer>> {
-    let call = host
-        .call
-        .context("only a protocol that leads or answers, and a trainer that fits, may ask the program for something")?;
-    let (code, answer) = with_messages(letters, |messages| {
-        let input = FlInput {
-            size: size_of::<FlInput>(),
-            text: FlText::of(text),
-            messages: messages.as_ptr(),
-            count: messages.len(),
-        };
-        Call::back(means).run_back(|sink| {
-            // SAFETY: the other side's own function and context, in the middle of its call; what is
-            // handed over lives through this one.
-            unsafe { call(host.context, part, operation, &raw const input, sink) }
-        })
-    });
-    checked(code, told(code, answer)?)
-}
-
-/// The answer to an operation that the other side must have.
-pub(crate) fn known(answer: Option<Answer>) -> Result<Answer> {
-    answer.context("the other side has no such operation")
-}
-
-/// Returns the answer, or the error that its text holds.
-pub(crate) fn told(code: i32, answer: Answer) -> Result<Answer> {
-    if code != FL_OK
-        && answer.misuse.is_none()
-        && let Some(text) = &answer.text
-        && let Ok(error) = serde_json::from_str::<ErrorText>(text)
-    {
-        return Err(error.error());
-    }
-    Ok(answer)
-}
 
 /// The program, during one call.
 pub(crate) struct Link {
@@ -257,21 +211,4 @@ impl KnownSets for Link {
     fn labels(&self, set: u64, at: usize) -> Result<Arc<Labels>> {
         self.sets.labels(self, set, at)
     }
-}
-
-/// Asks the other side back, in the middle of its call, with one message.
-pub(crate) fn ask_back(
-    host: &Host<'_>,
-    operation: u32,
-    text: &str,
-    letter: OutgoingMessage<'_, '_>,
-) -> Result<Answer> {
-    known(ask_other(
-        host.0,
-        0,
-        operation,
-        text,
-        &[letter],
-        Means::default(),
-    )?)
 }

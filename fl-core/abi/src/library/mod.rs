@@ -1,5 +1,6 @@
 //! The library's side: what runs in a loaded library, to offer its parts.
 
+pub(crate) mod asked;
 mod borrowed_inbox;
 mod call_context;
 pub(crate) mod link;

@@ -6,6 +6,7 @@ pub(super) mod client;
 pub(super) mod generator;
 pub(super) mod mechanism;
 pub(super) mod request;
+pub(super) mod request_text;
 pub(super) mod selector;
 pub(super) mod server;
 pub(super) mod trainer;

@@ -1,10 +1,12 @@
-//! What a protocol asks the program in the middle of its calls: the text of a request, and what
-//! its server and its client have in common.
+//! What a protocol asks the program in the middle of its calls: what its server and its client have
+//! in common.
+
+pub(super) use super::request_text::{Request, RoundFacts};
+pub(crate) use super::request_text::{RequestText, stating};
 
 use super::generator::RemoteGenerator;
 use super::trainer::RemoteTrainer;
 use super::{generator, mechanism, selector, trainer};
-use crate::ask::ErrorText;
 use crate::caller::{Caller, Calls, Means};
 use crate::data_sets::HandedOut;
 use crate::host::Answer;
@@ -12,8 +14,7 @@ use crate::library::link::{Link, ProgramPart};
 use crate::library::{Host, Input};
 use crate::marshal::{OutgoingMessage, content, shorter, with_inbox_letters};
 use crate::marshal_data::{
-    PublicText, SamplesText, bytes_named, examples_of, public_of, samples_of, with_public,
-    with_target,
+    PublicText, bytes_named, examples_of, public_of, samples_of, with_public, with_target,
 };
 use crate::marshal_samples::with_values;
 use crate::operations::is_lent;
@@ -24,116 +25,15 @@ use fl_roles::message::{
     AnyMessage, Erased, MessageType, NamedTensors, TensorMap, View, message_type,
 };
 use fl_roles::{
-    AnyInbox, AnyMechanism, AnySelector, ClientId, Cohort, Generator, Public, Result, Role, Round,
-    SharedExecutor, Stream, Trainer,
+    AnyInbox, AnyMechanism, AnySelector, Generator, Public, Result, Role, Round, SharedExecutor,
+    Trainer,
 };
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock, PoisonError};
-
-/// A round without its sent message and executor.
-#[derive(Serialize, Deserialize)]
-pub(crate) struct RoundFacts {
-    name: String,
-    number: usize,
-    last: bool,
-    key: [u8; 32],
-}
-
-impl From<&Round> for RoundFacts {
-    fn from(round: &Round) -> Self {
-        Self {
-            name: round.name.clone(),
-            number: round.number,
-            last: round.last,
-            key: round.stream.key(),
-        }
-    }
-}
-
-impl RoundFacts {
-    pub fn round(&self, exec: SharedExecutor) -> Round {
-        let stream = Stream::from_key(self.key);
-        Round::new(self.name.clone(), self.number, self.last, stream, exec)
-    }
-}
-
-/// Declares [`RequestText`]: what an operation may need, and what it may go without.
-macro_rules! request_text {
-    ($($name:ident: $of:ty,)* ; $($(#[$doc:meta])* $free:ident: $at:ty,)*) => {
-        /// The text of a request. An operation takes those of these that `raw.rs` names.
-        #[derive(Default, Serialize, Deserialize)]
-        #[serde(default, deny_unknown_fields)]
-        pub(crate) struct RequestText {
-            $(#[serde(skip_serializing_if = "Option::is_none")] $name: Option<$of>,)*
-            $($(#[$doc])* #[serde(skip_serializing_if = "Option::is_none")] $free: Option<$at>,)*
-        }
-
-        impl RequestText {
-            $(pub fn $name(self, $name: impl Into<$of>) -> Self {
-                Self { $name: Some($name.into()), ..self }
-            })*
-            $(pub fn $free(self, $free: Option<$at>) -> Self {
-                Self { $free, ..self }
-            })*
-        }
-
-        impl Request {
-            $(pub fn $name(&self) -> Result<&$of> {
-                let missing = concat!("the request states no `", stringify!($name), "`");
-                self.0.$name.as_ref().context(missing)
-            })*
-            $(pub fn $free(&self) -> Option<$at> {
-                self.0.$free.clone()
-            })*
-        }
-    };
-}
-
-/// A request as it came, whose operation says what it needs.
-pub(super) struct Request(RequestText);
-
-request_text! {
-    slot: String,
-    label: String,
-    name: String,
-    kind: String,
-    text: String,
-    pool: String,
-    round: RoundFacts,
-    cohort: Cohort,
-    to: Vec<ClientId>,
-    which: Vec<usize>,
-    whose: Vec<usize>,
-    each: Vec<Option<f64>>,
-    number: usize,
-    of: usize,
-    at: usize,
-    at_least: usize,
-    index: u64,
-    part: u64,
-    set: u64,
-    client: ClientId,
-    forms: bool,
-    clip: bool,
-    samples: SamplesText,
-    ;
-    /// The kind of the message that the round shows, which comes last.
-    shown: String,
-    agreed: f64,
-    /// JSON has no number for one that is not finite.
-    value: f64,
-    failed: ErrorText,
-}
-
-/// The text of a request that states nothing yet.
-pub(crate) fn stating() -> RequestText {
-    RequestText::default()
-}
 
 impl Request {
     pub fn read(input: &Input<'_>) -> Result<Self> {

@@ -9,7 +9,7 @@ use crate::ask::{ErrorText, LeadText, MailText};
 use crate::caller::{Calls, Means};
 use crate::data_sets::HandedOut;
 use crate::host::{Answer, Answers};
-use crate::library::link::{Link, ask_back, read};
+use crate::library::link::{Link, read};
 use crate::library::{Host, Input};
 use crate::marshal::{OutgoingMessage, content, plain};
 use crate::marshal_data::{apart, bytes_named, numbered, samples_of, with_samples};
@@ -619,7 +619,7 @@ fn form(
 ) -> Result<ClientMessage<Erased>> {
     let answer = {
         let tensors = content(&*mail.body);
-        ask_back(reply, FL_FORM, "", OutgoingMessage::of(&mail, &tensors))?
+        reply.ask_back(FL_FORM, "", OutgoingMessage::of(&mail, &tensors))?
     };
     let envelope: MailText = read(&answer)?;
     Ok(envelope.with(into.from_tensors(TensorMap::new(answer.tensors))?))

@@ -329,22 +329,17 @@ impl Exchanges for RunState<'_> {
     ) -> Result<()> {
         let spec = self.ledger.exposure.exchange(label)?.clone();
         let needs = self.needs(&spec)?;
-        let (secret, mut recorder) = (self.secret(), self.recorder.take());
-        let mut log = StepLog::new(&mut recorder, secret);
-        let asked = log.begin(None).and_then(|()| {
-            self.ask(round, &spec, to, down, needs, &mut |m, digest| {
+        self.with_log(|run, log| {
+            log.begin(None)?;
+            run.ask(round, &spec, to, down, needs, &mut |m, digest| {
                 log.input(&shown(&m), Some(digest), false)?;
                 each(m)
-            })
-        });
-        let asked = asked.and_then(|()| {
+            })?;
             log.end(|| Receipt {
                 exchange: Some(spec.label.into()),
-                ..self.receipt(round, ServerStep::Collection, "")
+                ..run.receipt(round, ServerStep::Collection, "")
             })
-        });
-        self.recorder = recorder;
-        asked
+        })
     }
 
     fn run(
@@ -361,29 +356,20 @@ impl Exchanges for RunState<'_> {
             slot.with_context(|| format!("exchange `{}` declares no aggregator", spec.label))?;
         // taken out during the exchange, so that it can take one answer after the other
         let mut aggregator = self.store.take::<Box<dyn AnyAggregator>>(slot)?;
-        let (secret, mut recorder) = (self.secret(), self.recorder.take());
-        let mut log = StepLog::new(&mut recorder, secret);
-        let combined = self.combine(
-            (&mut aggregator, &mut log),
-            round,
-            &spec,
-            cohort,
-            down,
-            form,
-        );
-        self.store.put(slot, aggregator);
-        let combined = combined.and_then(|(seen, out)| {
-            let out = self.check_output(slot, &seen, out)?;
+        let mut out = self.with_log(|run, log| {
+            let with = (&mut aggregator, &mut *log);
+            let combined = run.combine(with, round, &spec, cohort, down, form);
+            run.store.put(slot, aggregator);
+            let (seen, out) = combined?;
+            let out = run.check_output(slot, &seen, out)?;
             let output = log.digest(&*out);
             log.end(|| Receipt {
                 exchange: Some(spec.label.into()),
                 output,
-                ..self.receipt(&seen, ServerStep::Aggregation, slot)
+                ..run.receipt(&seen, ServerStep::Aggregation, slot)
             })?;
             Ok(out)
-        });
-        self.recorder = recorder;
-        let mut out = combined?;
+        })?;
         if !spec.flow.at_server.is_empty() && spec.flow.released_with.is_none() {
             self.release(label, round, &mut *out, cohort, true)?;
         }
@@ -401,10 +387,6 @@ impl Exchanges for RunState<'_> {
                 "parts.{slot} needs the message sent to clients, and this protocol does not show it"
             ))
         );
-        let (secret, mut recorder) = (self.secret(), self.recorder.take());
-        let mut log = StepLog::new(&mut recorder, secret);
-        let done = self.aggregate_inbox(slot, &round, inbox, &mut log);
-        self.recorder = recorder;
-        done
+        self.with_log(|run, log| run.aggregate_inbox(slot, &round, inbox, log))
     }
 }

@@ -158,7 +158,7 @@ pub(crate) struct StepLog<'a> {
 }
 
 impl<'a> StepLog<'a> {
-    pub fn new(recorder: &'a mut Option<Box<dyn StepRecorder>>, secret: bool) -> Self {
+    fn new(recorder: &'a mut Option<Box<dyn StepRecorder>>, secret: bool) -> Self {
         Self {
             recorder: recorder.as_deref_mut().map(|r| r as _),
             secret,
@@ -248,6 +248,17 @@ impl RunState<'_> {
     /// Gives receipts of all that follows to `recorder`.
     pub fn record_with(&mut self, recorder: Box<dyn StepRecorder>) {
         self.recorder = Some(recorder);
+    }
+
+    /// Does a step whose receipt `f` gives.
+    pub(crate) fn with_log<T>(
+        &mut self,
+        f: impl FnOnce(&mut Self, &mut StepLog<'_>) -> Result<T>,
+    ) -> Result<T> {
+        let (secret, mut recorder) = (self.secret(), self.recorder.take());
+        let done = f(self, &mut StepLog::new(&mut recorder, secret));
+        self.recorder = recorder;
+        done
     }
 
     /// Whether hashes of what clients sent are withheld from readers.

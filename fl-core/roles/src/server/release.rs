@@ -6,7 +6,7 @@ use crate::message::{self, AnyMessage, MessageType};
 use crate::privacy::{Noise, Observer, Protections};
 use crate::server::RunState;
 use crate::server::calls::{Releases, Results};
-use crate::server::receipts::{ReleaseContext, ServerStep, StepLog};
+use crate::server::receipts::{ReleaseContext, ServerStep};
 use crate::{AnyMechanism, Cohort, Receipt, Result, Round};
 use anyhow::Context;
 
@@ -51,28 +51,25 @@ impl RunState<'_> {
             return Ok(());
         }
         let mut mechanism = self.store.take::<Box<dyn AnyMechanism>>(slot)?;
-        let (secret, mut recorder) = (self.secret(), self.recorder.take());
-        let mut log = StepLog::new(&mut recorder, secret);
-        let before = log.digest(m);
-        let repeatable = log.keeps() && self.noise.kind() == Noise::Seeded;
-        let mut context =
-            repeatable.then(|| self.release_context(slot, &*mechanism, m, (cohort, clip)));
-        let clipped = if clip { mechanism.clip(m) } else { Ok(()) };
-        let released = clipped.and_then(|()| {
-            self.release_through(slot, round, &mut *mechanism, m, (cohort, &mut context))
-        });
-        self.store.put(slot, mechanism);
-        let output = log.digest(m);
-        let recorded = released.and_then(|()| {
+        self.with_log(|run, log| {
+            let before = log.digest(m);
+            let repeatable = log.keeps() && run.noise.kind() == Noise::Seeded;
+            let mut context =
+                repeatable.then(|| run.release_context(slot, &*mechanism, m, (cohort, clip)));
+            let clipped = if clip { mechanism.clip(m) } else { Ok(()) };
+            let released = clipped.and_then(|()| {
+                run.release_through(slot, round, &mut *mechanism, m, (cohort, &mut context))
+            });
+            run.store.put(slot, mechanism);
+            released?;
+            let output = log.digest(m);
             log.begin_release(context)?;
             log.end(|| Receipt {
                 before,
                 output,
-                ..self.receipt(round, ServerStep::Release, slot)
+                ..run.receipt(round, ServerStep::Release, slot)
             })
-        });
-        self.recorder = recorder;
-        recorded
+        })
     }
 
     /// Records that these observers see `what` of clients' own data without a price. No guarantee
