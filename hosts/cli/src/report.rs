@@ -100,6 +100,9 @@ pub fn report(args: &ReportArgs, catalogue: &Catalogue) -> Done {
     let named = runs.iter().map(|run| (run.name().to_string(), run));
     let joint = fl_study::joint(named, &make).map(|table| table.section);
     let page = fl_report::page_with(&runs, joint.as_ref())?;
+    if let Some(dir) = &args.paper {
+        std::fs::create_dir_all(dir).with_context(|| format!("making {}", dir.display()))?;
+    }
     fl_files::write(&out, page.as_bytes())?;
     let mut written = vec![out];
     if let Some(dir) = &args.paper {
@@ -120,7 +123,6 @@ fn paper(
     (page, joint): (&str, Option<Section>),
     catalogue: &Catalogue,
 ) -> anyhow::Result<Vec<PathBuf>> {
-    std::fs::create_dir_all(dir).with_context(|| format!("making {}", dir.display()))?;
     let table = fl_report::results_table(runs);
     let pictures = fl_report::picture_files(page, &table.notes);
     let specs = runs.iter().map(|run| &run.spec);

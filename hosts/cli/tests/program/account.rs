@@ -1,6 +1,6 @@
 //! `fl account`: prices without a run, and the noise that an epsilon needs.
 
-use crate::common::{fails, json, out};
+use crate::common::{fails, fl, json, out};
 use serde_json::Value;
 use std::path::Path;
 
@@ -163,4 +163,22 @@ fn bounded_a_sample_of_public_size_costs_what_its_size_tells() {
         }
         assert_eq!(answer["all"].as_array().unwrap().len(), 2, "{answer}");
     }
+}
+
+#[test]
+fn a_rate_without_a_number_says_for_whom_its_price_is() {
+    let said = |more: &[&str]| {
+        let args = ["account", "gaussian", "--rate", "0.1", "--target", "4"];
+        let done = fl(Path::new("."), &[&args[..], more].concat());
+        String::from_utf8(done.stderr).unwrap()
+    };
+    let secret = "a secret number of units in each draw";
+    assert!(said(&[]).contains(secret), "{}", said(&[]));
+    assert_eq!(said(&["--of", "200"]), "");
+}
+
+#[test]
+fn a_privacy_mechanism_is_found_by_both_of_its_words() {
+    let of = |role: &str| out(Path::new("."), &["list", role]);
+    assert_eq!(of("mechanisms"), of("privacy"));
 }

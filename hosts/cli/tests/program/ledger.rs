@@ -700,47 +700,29 @@ fn a_run_that_is_not_done_counts_on_a_page() {
 
 #[test]
 fn a_run_that_failed_in_its_first_exchange_counts_on_a_page() {
-    let d = tempfile::tempdir().unwrap();
-    let dir = d.path();
-    two_sites(dir);
-    fs::write(
-        dir.join("s.yaml"),
-        patients("s", "A.csv, B.csv", "test.csv"),
-    )
-    .unwrap();
-    out(dir, &["run", "s.yaml", "--out", "R"]);
-    let far = [
-        "run",
-        "s.yaml",
-        "--out",
-        "F",
-        "--set",
-        "parts.model.lr=1e38",
-    ];
-    let (_, said) = fails(dir, &far);
+    let (d, spec) = (tempfile::tempdir().unwrap(), quick("dp-fedavg"));
+    let (dir, ledger) = (d.path(), set(d.path()));
+    out(dir, &["ledger", "init", "l"]);
+    let run = |folder: &str, more: &[&str]| {
+        let args = ["run", &spec, "--out", folder, "--set", "protocol.rounds=2"];
+        fl(dir, &[&args[..], more].concat())
+    };
+    assert!(run("R", &["--set", &ledger]).status.success());
+    // steps that no number holds
+    let far = ["--set", "parts.model.lr=3e38"];
+    let failed = run("F", &[&far[..], &["--set", &ledger]].concat());
+    let said = String::from_utf8_lossy(&failed.stderr);
     let due = "F: the folder stays, so that totals of privacy count the run";
-    assert!(said.contains(due), "{said}");
+    assert!(!failed.status.success() && said.contains(due), "{said}");
     same_on_page(dir, &["R", "F"]);
     // without an accountant it leaves nothing
-    let plain = [
-        "ledger=null",
-        "parts.accountant=null",
-        "parts.server-privacy=null",
-    ];
+    let plain = ["parts.accountant=null", "parts.server-privacy=null"];
     let plain = plain.map(|set| ["--set", set]).concat();
-    let far = [
-        "run",
-        "s.yaml",
-        "--out",
+    let failed = run(
         "G",
-        "--set",
-        "parts.model.lr=1e38",
-    ];
-    fails(
-        dir,
-        &[&far[..], &["--set", "protocol.use=fedavg"], &plain].concat(),
+        &[&far[..], &plain, &["--set", "protocol.use=fedavg"]].concat(),
     );
-    assert!(!dir.join("G").exists());
+    assert!(!failed.status.success() && !dir.join("G").exists());
 }
 
 #[test]

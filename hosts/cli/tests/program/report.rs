@@ -509,6 +509,8 @@ fn a_report_for_a_paper_has_tables_pictures_and_references() {
     for name in ["results.csv", "results.tex", "methods.bib", "accuracy.svg"] {
         assert!(said.contains(name) && !read(name).is_empty(), "{said}");
     }
+    // of several runs the page stands there too, and not in one of them
+    assert!(said.contains("paper/comparison.html") && !d.join("a/comparison.html").exists());
     let pdf = fs::read(d.join("paper/accuracy.pdf")).unwrap();
     assert!(said.contains("accuracy.pdf") && pdf.starts_with(b"%PDF-"));
     let csv = read("results.csv");
