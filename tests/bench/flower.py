@@ -284,7 +284,8 @@ def main(grid, context):
     print("seconds per round", steps[len(steps) // 2], flush=True)
 """
 #: Flower's quickstart (`hosts/python/examples/ports/peers`), with FedAvg, with the part in its
-#: place, and with FedAvg that gets doubles in the order of the nodes.
+#: place, and with FedAvg that gets doubles in the order of the nodes. Eight clients have equal
+#: weights that are exact, so that sums of doubles are exact too.
 STRATEGY = """
 import json, os, time
 import numpy as np
@@ -294,8 +295,9 @@ from flwr.serverapp import ServerApp
 from flwr.serverapp.strategy import FedAvg
 from fl.flower import Strategy
 import flower_quickstart
-from flower_quickstart import CLIENTS, Net
+from flower_quickstart import Net
 
+CLIENTS = flower_quickstart.CLIENTS = 8
 ROUNDS = int(os.environ["BENCH_ROUNDS"])
 client = flower_quickstart.client
 server = ServerApp()
@@ -345,11 +347,11 @@ def main(grid, context):
 
 def strategy(folder, rounds=3):
     """Flower's quickstart with Flower's FedAvg, with `fl.flower.Strategy("mean")`, and with FedAvg
-    of doubles, twice in turn, in one simulation of ten nodes."""
+    of doubles, twice in turn, in one simulation of eight nodes."""
     ports = ROOT / "hosts/python/examples/ports"
     os.environ["PYTHONPATH"] = os.pathsep.join([str(ports / "peers"), str(ports), os.environ.get("PYTHONPATH", "")])
     env = {"BENCH_ROUNDS": rounds, "BENCH_ORDER": json.dumps(["FedAvg", "mean", "FedAvg of doubles"] * 2)}
-    with simulated(folder / "app", STRATEGY, 10, **env) as (run, _):
+    with simulated(folder / "app", STRATEGY, 8, **env) as (run, _):
         while (found := run.until(r"== (.*)"))[1] != "end":
             print(found[1], flush=True)
 
