@@ -53,7 +53,7 @@ impl Checker<'_> {
             let Some(Step::Key(name)) = mistake.path.last() else {
                 continue;
             };
-            if name.bytes().all(|b| b.is_ascii_digit()) {
+            if !name.is_empty() && name.bytes().all(|b| b.is_ascii_digit()) {
                 mistake.text += "; a number has a decimal point: `0.01`, not `0,01`";
                 continue;
             }

@@ -78,15 +78,18 @@ fn lost(old: &Node, new: &Node, name: &str) -> Option<String> {
         }
         _ => None,
     };
-    let (Body::Map(entries), Body::Map(replacing)) = (&*old.body, &*new.body) else {
-        return None;
-    };
-    entries
-        .iter()
-        .find_map(|entry| match replacing.get(&entry.key) {
-            Some(kept) => lost(&entry.node, &kept.node, name),
-            None => entry.node.all().find_map(given),
-        })
+    match (&*old.body, &*new.body) {
+        // who takes all of it away knows that
+        (_, Body::Scalar(Value::Null)) => None,
+        (Body::Map(entries), Body::Map(replacing)) => {
+            let mut entries = entries.iter();
+            entries.find_map(|entry| match replacing.get(&entry.key) {
+                Some(kept) => lost(&entry.node, &kept.node, name),
+                None => entry.node.all().find_map(given),
+            })
+        }
+        _ => old.all().skip(1).find_map(given),
+    }
 }
 
 fn put(

@@ -6,6 +6,7 @@ use crate::finding::{Audit, Finding, Game, OBSERVERS, Verdict, claim_of};
 use crate::judge::LowerBound;
 use crate::neighbours::{add_mislabelled, owners};
 use crate::runner::{Runner, key};
+use crate::told::files;
 use crate::views;
 use anyhow::{Context, Result, ensure};
 use fl_core::loss::softmax;
@@ -295,7 +296,7 @@ fn losses(
             }
         }
     }
-    for (name, bytes) in views::files(&folder.path().join("run/models"))? {
+    for (name, bytes) in files(&folder.path().join("run/models"))? {
         let client = name.rsplit_once('-').and_then(|(_, id)| id.parse().ok());
         if let Some(mut model) = views::model(&name, &bytes, spec, task)? {
             add(Observer::Readers, model.as_mut(), client)?;

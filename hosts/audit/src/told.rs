@@ -5,6 +5,7 @@ use anyhow::{Context, Result};
 use fl_receipts::RECEIPTS;
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::path::Path;
 
 /// The longest text of a fact; a longer one is shortened and hashed.
@@ -19,7 +20,7 @@ const LONG: usize = 80;
 /// If a file cannot be read, or is no JSON where it should be.
 pub fn told(dir: &Path, text: impl Fn(&str, String) -> String) -> Result<BTreeMap<String, String>> {
     let mut facts = BTreeMap::new();
-    for (name, bytes) in files(dir, "")? {
+    for (name, bytes) in files(dir)? {
         let (stem, kind) = name.rsplit_once('.').unwrap_or((&name, ""));
         let read = || String::from_utf8(bytes.clone()).map(|read| text(&name, read));
         match kind {
@@ -75,14 +76,19 @@ fn hide_keyed(run: &mut Value) {
 ///
 /// # Errors
 /// If one cannot be read.
-fn files(dir: &Path, below: &str) -> Result<BTreeMap<String, Vec<u8>>> {
+pub fn files(dir: &Path) -> Result<BTreeMap<String, Vec<u8>>> {
     let mut all = BTreeMap::new();
-    for entry in std::fs::read_dir(dir).into_iter().flatten() {
+    let entries = match std::fs::read_dir(dir) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(all),
+        entries => entries?,
+    };
+    for entry in entries {
         let entry = entry?;
-        let name = format!("{below}{}", entry.file_name().to_string_lossy());
+        let name = entry.file_name().to_string_lossy().into_owned();
         let kind = entry.file_type()?;
         if kind.is_dir() {
-            all.extend(files(&entry.path(), &format!("{name}/"))?);
+            let below = files(&entry.path())?.into_iter();
+            all.extend(below.map(|(path, bytes)| (format!("{name}/{path}"), bytes)));
         } else if kind.is_file() {
             all.insert(name, std::fs::read(entry.path())?);
         }

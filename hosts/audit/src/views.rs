@@ -1,6 +1,6 @@
 //! What each observer of a run sees: facts without noise, and numbers.
 
-use crate::told::{flatten, short, told};
+use crate::told::{files, flatten, short, told};
 use anyhow::{Context, Result};
 use fl_core::message::Tensor;
 use fl_core::privacy::Observer;
@@ -166,7 +166,11 @@ pub fn add_files(
     (unit, test): (Option<&Examples>, &Examples),
 ) -> Result<()> {
     let told = told(dir, |_, text| text)?;
-    for (name, text) in &told {
+    // PRIVACY.md: who may read kept messages sees what the server sees
+    let told = told
+        .iter()
+        .filter(|(name, _)| !name.starts_with("messages/"));
+    for (name, text) in told {
         let all = ["journal[", "costs["].iter().any(|of| name.starts_with(of));
         for observer in Observer::ALL {
             if all || observer == Observer::Readers {
@@ -218,23 +222,6 @@ pub fn model(
         .load(bytes)
         .with_context(|| format!("the kept model `{name}`"))?;
     Ok(Some(model))
-}
-
-/// The files of a folder, by name; none if there is no folder.
-///
-/// # Errors
-/// If one cannot be read.
-pub fn files(dir: &Path) -> Result<BTreeMap<String, Vec<u8>>> {
-    let mut all = BTreeMap::new();
-    for entry in std::fs::read_dir(dir).into_iter().flatten() {
-        let entry = entry?;
-        if !entry.file_type()?.is_file() {
-            continue;
-        }
-        let name = entry.file_name().to_string_lossy().into_owned();
-        all.insert(name, std::fs::read(entry.path())?);
-    }
-    Ok(all)
 }
 
 /// All numbers of a message, in the order of its tensors.

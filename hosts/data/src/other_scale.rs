@@ -11,9 +11,11 @@ const RATIO: f64 = 20.0;
 /// The least such ratio of one input that is worth a note: months beside years are 12.
 const RATIO_OF_INPUT: f64 = 10.0;
 /// An input with fewer numbers that are not 0 tells nothing.
-const LEAST: f64 = 10.0;
+const LEAST: f64 = 30.0;
 /// Rows with more inputs are images or bags of words, whose inputs have no scales of their own.
 const MOST_INPUTS: usize = 500;
+/// No more means than this are compared, one for each input of each client.
+const MOST_MEANS: usize = 10_000_000;
 
 /// Returns for each group of rows and each input the mean size of its numbers that are not 0, where
 /// there are enough; `of` has the group of a row.
@@ -142,7 +144,7 @@ pub(crate) fn sources_of_other_scale(
 
 /// As [`sources_of_other_scale`], of single inputs.
 fn inputs_of_other_scale(own: &Samples, of: &[usize], sources: &[Source]) -> Option<String> {
-    if !has_scales(own) {
+    if !has_scales(own) || sources.len() * own.inputs().width() > MOST_MEANS {
         return None;
     }
     let each = inputs(own, sources.len(), |row| of[row]);
@@ -236,10 +238,10 @@ mod tests {
             None
         );
         let own = [table(1.0), table(12.0), table(1.0)].concat();
-        let of: Vec<usize> = (0..60).map(|row| row / 20).collect();
+        let of: Vec<usize> = (0..120).map(|row| row / 40).collect();
         let sources = ["a", "b", "c"].map(|name| Source {
             name: name.into(),
-            rows: 20,
+            rows: 40,
         });
         let told = sources_of_other_scale(&rows(&own), &of, &sources).unwrap();
         assert!(

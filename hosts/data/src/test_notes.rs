@@ -10,7 +10,7 @@ pub(crate) fn few(tests: &Examples) -> Option<String> {
     let (are, s) = if n == 1 { ("is", "") } else { ("are", "s") };
     let share = 100.0 / n as f64;
     (0 < n && n < FEW).then(|| {
-        format!("there {are} {n} test row{s}: one row moves a share of them by {share:.0} %")
+        format!("there {are} {n} test row{s}: one row has a weight of {share:.0} % in each measure")
     })
 }
 

@@ -180,15 +180,13 @@ pub fn execute(
         // what a budget refuses it refuses again
         let refused = matches!(error.downcast_ref(), Some(Problem::Budget(_)));
         let kept = out.join("state").is_file();
+        let program = options.command.first().map_or("fl", String::as_str);
+        let again = format!("{program} run --resume {}{hint}", out.display());
         if kept && !refused {
-            let program = options.command.first().map_or("fl", String::as_str);
-            log::info!(
-                "the work up to the last checkpoint is kept; resume with: {program} run --resume {}{hint}",
-                out.display()
-            );
+            log::info!("the work up to the last checkpoint is kept; resume with: {again}");
         } else if !kept && !resumes && out.exists() && spec.parts.has("accountant") {
             log::info!(
-                "{}: the folder stays, so that totals of privacy count the run",
+                "{}: the folder stays, so that totals of privacy count the run; begin it again with: {again}",
                 out.display()
             );
         }

@@ -28,6 +28,8 @@ pub(crate) struct ClientSide<'a> {
     pub done: usize,
     /// Number of requests in the current step.
     pub asked: u64,
+    /// Whether any client has been asked anything.
+    pub reached: bool,
 }
 
 impl ClientSide<'_> {
@@ -46,6 +48,7 @@ impl ClientSide<'_> {
     ) -> Result<()> {
         let asked = self.asked;
         self.asked += 1;
+        self.reached = true;
         if let Some(elsewhere) = &mut self.elsewhere {
             return elsewhere.ask(to, question, each);
         }
@@ -88,6 +91,7 @@ impl ClientSide<'_> {
         each: &mut dyn FnMut(ClientId, Result<Evaluation>) -> Result<()>,
     ) -> Result<()> {
         let ids = self.ids();
+        self.reached = true;
         if let Some(elsewhere) = &mut self.elsewhere {
             return elsewhere.score(&ids, slot, shared, each);
         }
@@ -103,6 +107,7 @@ impl ClientSide<'_> {
         each: &mut dyn FnMut(ClientId, Result<Evaluation>) -> Result<()>,
     ) -> Result<()> {
         let ids = self.ids();
+        self.reached = true;
         let elsewhere = self.elsewhere.as_mut();
         let elsewhere = elsewhere.context("the clients are in this process")?;
         elsewhere.score_for_server(&ids, slot, params, each)
@@ -115,6 +120,7 @@ impl ClientSide<'_> {
         each: &mut dyn FnMut(ClientId, Result<Vec<u8>>) -> Result<()>,
     ) -> Result<()> {
         let ids = self.ids();
+        self.reached = true;
         if let Some(elsewhere) = &mut self.elsewhere {
             return elsewhere.models(&ids, slot, each);
         }

@@ -30,6 +30,11 @@ impl EventLog {
         self.file().as_mut().map_or(Ok(()), |file| file.add(line))
     }
 
+    /// Returns whether a file of the run folder itself may have this name.
+    pub(crate) fn is_name(name: &str) -> bool {
+        name.ends_with(".jsonl") && !name.contains(['/', '\\', ':'])
+    }
+
     pub(crate) fn name(&self) -> &'static str {
         self.name
     }
@@ -54,5 +59,24 @@ impl EventLog {
 
     fn file(&self) -> MutexGuard<'_, Option<AppendLog>> {
         self.file.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_is_a_file_of_the_run_folder() {
+        assert!(EventLog::is_name("energy.jsonl"));
+        for other in [
+            "../energy.jsonl",
+            "/x.jsonl",
+            "a\\b.jsonl",
+            "c:x.jsonl",
+            "state",
+        ] {
+            assert!(!EventLog::is_name(other), "{other}");
+        }
     }
 }

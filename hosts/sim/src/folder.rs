@@ -287,7 +287,7 @@ impl RunFolder {
         let name = log.name();
         let taken = || self.files.of_listeners.iter().any(|of| of.name() == name);
         ensure!(
-            name.ends_with(".jsonl") && !name.contains(['/', '\\']),
+            EventLog::is_name(name),
             "a listener's log is called `{name}`; give it a name such as `energy.jsonl`, without a folder"
         );
         ensure!(

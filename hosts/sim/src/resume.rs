@@ -1,6 +1,7 @@
 //! [`StoppedRun`]: a stopped run, checked completely before any change.
 
 use crate::client_state_file::ClientStateFile;
+use crate::event_log::EventLog;
 use crate::folder::{
     COSTS, Checkpoint, LOGS, LogFiles, MODELS, REPORT, ResumePoint, RunFolder, SPEC, STATE,
     SavedPosition, remove_all, unfinished,
@@ -95,6 +96,12 @@ impl StoppedRun {
             );
         }
         let mut known = saved.as_ref().map_or(BTreeMap::new(), |s| s.lines.clone());
+        // the folder may be another's, and these files are cut
+        if let Some(other) = known.keys().find(|name| !EventLog::is_name(name)) {
+            bail!(
+                "the checkpoint of the run in {here} names a file `{other}`, which no run writes"
+            );
+        }
         let receipts = ReceiptLog::open(path, known.remove(RECEIPTS))?;
         let names: BTreeSet<String> = known.keys().cloned().chain(LOGS.map(Into::into)).collect();
         let open = |name: String| {

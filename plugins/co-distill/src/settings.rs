@@ -132,8 +132,8 @@ settings! {
         /// (Selective-FD's Theorem 2): `ensemble.p1`, `ensemble.p1-l1`, `ensemble.p2-l1`, and the
         /// same of the labels that are `taught`.
         judge_labels: bool = false;
-        /// Evaluate the clients' own models in every round, and keep them at the end. Without it
-        /// the server sees of a client only its labels, and the run measures `parts.student` only.
+        /// Evaluate the clients' own models in every round, and keep them at the end. Without it no
+        /// scores of these models leave the clients, and only `parts.student` is measured.
         evaluate_clients: bool = true;
     }
 }

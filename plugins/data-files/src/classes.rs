@@ -141,7 +141,9 @@ impl Classes {
     /// What numbers to predict may mean, each in a text; `label` is what holds them.
     pub(crate) fn doubts(&self, label: &str) -> Vec<String> {
         let numbers = self.numbers.iter();
-        numbers.flat_map(|found| found.seen.doubts(label)).collect()
+        numbers
+            .flat_map(|found| found.seen.doubts_of_labels(label))
+            .collect()
     }
 
     /// The number of the combination of labels with these values, `None` where one is unknown.
@@ -171,8 +173,7 @@ impl Classes {
             let Some(number) = number.filter(|number| number.is_finite()) else {
                 bail!("`{}` is not a number", short(name));
             };
-            let row = found.of.len() + 1;
-            found.seen.see(name.trim(), || format!("row {row}"));
+            found.seen.see(name.trim(), (0, found.of.len()));
             found.of.push(number);
             return Ok(found.of.len() as u32 - 1);
         }
@@ -324,8 +325,9 @@ pub(crate) fn alike<'n>(names: impl Iterator<Item = &'n str>) -> Option<String> 
     let mut known: BTreeMap<String, &str> = BTreeMap::new();
     let (mut capitals, mut hidden) = (Vec::new(), Vec::new());
     for name in names {
-        let visible = name.chars().filter(|c| !is_hidden(*c));
-        let plain = visible.collect::<String>().trim().to_lowercase();
+        let seen = name.chars().filter(|c| !has_no_width(*c));
+        let seen = seen.map(|c| if is_hidden(c) { ' ' } else { c });
+        let plain = seen.collect::<String>().trim().to_lowercase();
         let Some(first) = known.insert(plain, name) else {
             continue;
         };
@@ -344,10 +346,14 @@ pub(crate) fn alike<'n>(names: impl Iterator<Item = &'n str>) -> Option<String> 
     (!said.is_empty()).then(|| said.join("; "))
 }
 
+/// Does a reader not see it?
+fn has_no_width(c: char) -> bool {
+    matches!(c, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2064}' | '\u{feff}')
+}
+
 /// Does a reader not see it, or take it for a blank?
 fn is_hidden(c: char) -> bool {
-    matches!(c, '\u{a0}' | '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202f}' | '\u{2060}'..='\u{2064}' | '\u{feff}')
-        || c.is_control()
+    has_no_width(c) || c.is_control() || (c != ' ' && c.is_whitespace())
 }
 
 /// The shorter spelling is plainer; of `true` and `TRUE` the one in small letters.
@@ -364,7 +370,8 @@ pub(crate) fn class_name(number: f64) -> String {
     }
 }
 
-/// What an error quotes: no more than 40 characters, all of which a reader sees.
+/// What an error quotes of a text: 40 of its characters at most; those that a reader does not see are
+/// escaped.
 pub(crate) fn short(text: &str) -> String {
     let all = text.chars().count();
     let shown = text.chars().take(if all > 40 { 37 } else { all });

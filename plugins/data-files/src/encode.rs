@@ -35,6 +35,8 @@ pub(crate) struct Plan<'a> {
     /// words.
     cut: BTreeMap<usize, (usize, usize)>,
     pub notes: Vec<String>,
+    /// Why columns of numbers may be something else.
+    pub doubts: Vec<String>,
 }
 
 enum Encoding {
@@ -89,6 +91,7 @@ impl<'a> Plan<'a> {
             lossy: BTreeMap::new(),
             cut: BTreeMap::new(),
             notes: Vec::new(),
+            doubts: Vec::new(),
         };
         // columns of numbers and of categories
         let (mut inferred, mut doubts) = ([Vec::new(), Vec::new()], Vec::new());
@@ -108,6 +111,7 @@ impl<'a> Plan<'a> {
                     let seen =
                         SeenColumn::of(tables, &orders, column, |cell| plan.is_missing(cell));
                     doubts.extend(seen.doubt());
+                    plan.doubts.extend(seen.doubts_of_numbers());
                     let kind = seen.kind()?;
                     let categories = matches!(kind, Column::Category(_));
                     inferred[usize::from(categories)].push(name.clone());

@@ -155,7 +155,7 @@ fn tables(files: &Files, classes: &mut Classes) -> Result<All> {
         notes: Notes {
             form: plan.unseen(tested).into_iter().collect(),
             found: std::mem::take(&mut plan.notes),
-            hidden: plan.lost(),
+            hidden: [plan.lost(), plan.doubts].concat(),
         },
     })
 }

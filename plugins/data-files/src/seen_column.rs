@@ -2,7 +2,7 @@
 
 use crate::classes::{alike, short};
 use crate::column_kinds::Column;
-use crate::seen_numbers::SeenNumbers;
+use crate::seen_numbers::{Place, SeenNumbers};
 use crate::table::Table;
 use anyhow::{Result, bail, ensure};
 use fl_core::first_names;
@@ -14,8 +14,7 @@ pub(crate) const MAX_CATEGORIES: usize = 1000;
 /// What stands in the fields of a column of all training files.
 pub(crate) struct SeenColumn<'t> {
     name: &'t str,
-    /// The first file.
-    first: &'t Table,
+    tables: &'t [Table],
     /// Fields that are not missing.
     present: usize,
     missing: usize,
@@ -42,10 +41,9 @@ impl<'t> SeenColumn<'t> {
         column: usize,
         is_missing: impl Fn(&str) -> bool,
     ) -> Self {
-        let first = &tables[0];
         let mut seen = Self {
-            name: &first.names[column],
-            first,
+            name: &tables[0].names[column],
+            tables,
             present: 0,
             missing: 0,
             numbers: 0,
@@ -56,7 +54,7 @@ impl<'t> SeenColumn<'t> {
             other: None,
             files: [None, None],
         };
-        for (table, order) in tables.iter().zip(orders) {
+        for (at, (table, order)) in tables.iter().zip(orders).enumerate() {
             let (mut here, mut numbers) = (0, 0);
             for row in 0..table.len() {
                 let cell = table.cell(row, order[column]);
@@ -65,10 +63,9 @@ impl<'t> SeenColumn<'t> {
                     continue;
                 }
                 here += 1;
-                let line = || format!("{}:{}", table.path.display(), table.lines[row]);
                 if number(cell).is_some() {
                     numbers += 1;
-                    seen.seen.see(cell, line);
+                    seen.seen.see(cell, (at, row));
                     continue;
                 }
                 if let Some(unit) = written_number(cell) {
@@ -77,7 +74,7 @@ impl<'t> SeenColumn<'t> {
                         seen.units.insert(unit);
                     }
                 }
-                seen.other.get_or_insert_with(|| (cell, line()));
+                seen.other.get_or_insert_with(|| (cell, table.place(row)));
                 // enough to know what the column is
                 if seen.others.len() <= MAX_CATEGORIES {
                     *seen.others.entry(cell).or_default() += 1;
@@ -101,7 +98,7 @@ impl<'t> SeenColumn<'t> {
         ensure!(
             present > 0,
             "{}: column `{name}` is missing in every row; say `columns: {{{name}: skip}}`",
-            self.first.path.display()
+            self.tables[0].path.display()
         );
         let Some((cell, line)) = &self.other else {
             return Ok(Column::Number(fl_core::settings::defaults()));
@@ -129,14 +126,11 @@ impl<'t> SeenColumn<'t> {
         )
     }
 
-    /// Why a column may be something else, and how many fields of categories are missing.
+    /// Why a column of categories may be something else, and how many of its fields are missing.
     pub fn doubt(&self) -> Option<String> {
         let name = self.name;
+        let (cell, _) = self.other.as_ref()?;
         let mut all = Vec::new();
-        let Some((cell, _)) = &self.other else {
-            all = self.seen.doubts_of_inputs(name);
-            return (!all.is_empty()).then(|| all.join("; "));
-        };
         let (present, texts) = (self.present, self.others.len());
         if self.missing > 0 {
             let rows = present + self.missing;
@@ -175,6 +169,15 @@ impl<'t> SeenColumn<'t> {
             all.push(format!("in column `{name}` {alike}"));
         }
         (!all.is_empty()).then(|| all.join("; "))
+    }
+
+    /// Why the numbers of a column of numbers may be something else, each in a text.
+    pub fn doubts_of_numbers(&self) -> Vec<String> {
+        if self.other.is_some() {
+            return Vec::new();
+        }
+        let place = |(table, row): Place| self.tables[table].place(row);
+        self.seen.doubts_of_inputs(self.name, place)
     }
 
     /// The most frequent texts that are not numbers.

@@ -68,10 +68,18 @@ impl Table {
         &self.text[from as usize..self.ends[at] as usize]
     }
 
+    /// `people.csv:17`
+    pub fn place(&self, row: usize) -> String {
+        format!("{}:{}", self.path.display(), self.lines[row])
+    }
+
     /// `people.csv:17: column `age`: ..`
     pub fn wrong(&self, row: usize, column: usize, text: impl std::fmt::Display) -> anyhow::Error {
-        let (path, line) = (self.path.display(), self.lines[row]);
-        anyhow::anyhow!("{path}:{line}: column `{}`: {text}", self.names[column])
+        anyhow::anyhow!(
+            "{}: column `{}`: {text}",
+            self.place(row),
+            self.names[column]
+        )
     }
 
     /// The position of a column.

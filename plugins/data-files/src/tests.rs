@@ -56,7 +56,7 @@ impl Case {
     }
 }
 
-const FEW: &str = "one row moves a share of them by";
+const FEW: &str = "one row has a weight of";
 
 #[test]
 fn few_test_rows_are_counted() {
@@ -67,7 +67,7 @@ fn few_test_rows_are_counted() {
         let notes = case.data_with_notes(files, "").hidden_notes;
         notes.into_iter().find(|note| note.contains(FEW))
     };
-    let due = "there are 8 test rows: one row moves a share of them by 12 %";
+    let due = "there are 8 test rows: one row has a weight of 12 % in each measure";
     assert_eq!((told(8).as_deref(), told(10)), (Some(due), None));
 }
 
@@ -312,14 +312,14 @@ fn a_column_that_looks_like_something_else_is_named() {
         assert!(found.contains(said), "{found}");
     }
     assert!(!found.contains("column `job`"), "{found}");
-    let job = |k: usize| ["cook", "Cook", "nurse", "nurse\u{200b}", "a", "A"][k % 6];
+    let job = |k: usize| ["cook", "Cook", "ward nurse", "ward\u{a0}nurse", "a", "A"][k % 6];
     let row = |k: usize| format!("{},0x{k:x}1,{}\n", job(k), ["low", "high"][k / 2 % 2]);
     let table = "job,hex,income\n".to_string() + &(0..120).map(|k| row(k / 2)).collect::<String>();
     let case = Case::new(&[("people.csv", &table[..]), ("test.csv", &table)]);
     let found = case.data(&csv(""), "").inferred.join("; ");
     for said in [
         "only capital letters tell `A` and `a`, `Cook` and `cook` apart",
-        "only hidden characters tell `nurse` and `nurse\\u{200b}` apart",
+        "only hidden characters tell `ward nurse` and `ward\\u{a0}nurse` apart",
         "column `hex` has 60 categories, each with a digit, such as `0x01`: write plain numbers",
     ] {
         assert!(found.contains(said), "{found}");

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, ensure};
 
 /// How files begin that hold no text, whatever their names, and what to do with them.
-const PACKED: [(&[u8], &str); 3] = [
+const PACKED: [(&[u8], &str); 5] = [
     (&[0x1f, 0x8b], "packed by gzip: let its name end in `.gz`"),
     (
         b"PK\x03\x04",
@@ -12,6 +12,11 @@ const PACKED: [(&[u8], &str); 3] = [
     (
         &[0xd0, 0xcf, 0x11, 0xe0],
         "an old workbook of a spreadsheet: save the sheet as CSV",
+    ),
+    (b"\xfd7zXZ\0", "packed by xz: let its name end in `.xz`"),
+    (
+        b"PAR1",
+        "a Parquet file: say `format: parquet`, and let its name end in `.parquet`",
     ),
 ];
 
