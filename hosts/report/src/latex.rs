@@ -33,20 +33,13 @@ pub fn tables_tex(sections: &[Section]) -> String {
 /// The file of the notes of tables, beside their CSV.
 pub const NOTES: &str = "notes.txt";
 
-/// Returns a table as CSV without its notes. If it has some, an empty first head names [`NOTES`].
+/// Returns a table as CSV without its notes.
 ///
 /// # Errors
 /// If it cannot be written.
 pub fn table_csv(section: &Section) -> Result<Vec<u8>> {
     let mut out = csv::Writer::from_writer(Vec::new());
-    let mut head = section.head.clone();
-    if let [first, ..] = &mut head[..]
-        && first.is_empty()
-        && !section.notes.is_empty()
-    {
-        *first = format!("see {NOTES}");
-    }
-    for row in [&head].into_iter().chain(&section.rows) {
+    for row in [&section.head].into_iter().chain(&section.rows) {
         out.write_record(row.iter().map(|text| cell(text).into_owned()))?;
     }
     Ok(out.into_inner()?)
@@ -98,7 +91,7 @@ mod tests {
             pictures: Vec::new(),
         };
         let csv = |of: &Section| String::from_utf8(table_csv(of).unwrap()).unwrap();
-        assert_eq!(csv(&section), "see notes.txt,a\naccuracy,0.9\n");
+        assert_eq!(csv(&section), ",a\naccuracy,0.9\n");
         let both = [section.clone(), section.clone()];
         let text = "Results\nAn estimate.\nOf two rows.\n";
         assert_eq!(notes_text(&both), format!("{text}\n{text}"));
