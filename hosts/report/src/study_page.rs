@@ -154,8 +154,15 @@ fn best(picture: &Picture) -> String {
             };
             if better { next } else { best }
         })?;
-        let digits = digits_of(best.spread, picture.scale);
-        Some(format!("{label} {:.digits$} (round {})", best.y, best.x))
+        let value = match best.spread.filter(|spread| *spread > 0.0) {
+            // as in the table
+            Some(spread) => {
+                let digits = digits_of(Some(spread), picture.scale);
+                format!("{:.digits$}", best.y)
+            }
+            None => of_measure(&picture.y, picture.scale, best.y),
+        };
+        Some(format!("{label} {value} (round {})", best.x))
     };
     let all: Vec<String> = picture.lines.iter().filter_map(of).collect();
     if all.is_empty() {
@@ -273,6 +280,14 @@ mod tests {
         assert_eq!(
             best(&spread),
             " Best: a 0.750 (round 2), b 0.2500 (round 1)."
+        );
+        // without one, small and large numbers keep theirs
+        let mut sizes = picture("round", "rmse");
+        sizes.lines[0].1 = vec![spot(1.0, 3e-5)];
+        sizes.lines[1].1 = vec![spot(1.0, 123_456.7)];
+        assert_eq!(
+            best(&sizes),
+            " Best: a 3.000e-5 (round 1), b 123456.7 (round 1)."
         );
     }
 }
