@@ -356,7 +356,7 @@ impl Display for Comparison {
                 write!(f, " -> {}", measured(last))?;
             }
             match (m.both, m.differs) {
-                (0, _) => writeln!(f, "; the two have it in no common step")?,
+                (0, _) => writeln!(f, "; no step has it in both runs")?,
                 (n, 0) => writeln!(f, "; the same in all {n} steps")?,
                 (n, k) if m.largest.1.is_empty() => {
                     writeln!(f, "; differs in {k} of {n} steps, at single clients")?

@@ -214,7 +214,15 @@ fn differ(runs: &[Run]) -> Markup {
         })
         .collect();
     html! {
-        @if rows.is_empty() { p { "None: the runs have one spec. Their data may differ: Run by run has the hashes of files." } }
+        @if rows.is_empty() {
+            p {
+                "None: the runs have the same spec."
+                // beside an accountant no hashes are listed
+                @if !runs.iter().any(Run::accounts) {
+                    " Their data files may differ; " code { "Run by run" } " lists the hashes."
+                }
+            }
+        }
         @else { (table(&head, &rows)) p.dim { "Specs with every default; – marks a value that a spec does not have." } }
     }
 }

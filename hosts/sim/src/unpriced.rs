@@ -1,6 +1,7 @@
 //! [`Unpriced`]: the one rule for what a run tells beside an accountant.
 
-const WITHHELD: &str = "with an accountant the text of an error stays at the terminal, because it may hold private values";
+const WITHHELD: &str = "with an accountant the text of an error stays at the \
+                        terminal, because it may hold private values";
 
 /// Whether a run tells facts that follow from its clients' data and have no price: seconds, as a
 /// client with more data takes longer; numbers of rows and of classes, and the clients without any;
@@ -45,8 +46,9 @@ mod tests {
 
     #[test]
     fn a_listener_gets_no_seconds_beside_an_accountant() {
-        let cost = serde_json::json!({"step": "round 1", "round": 1, "bytes_up": 0, "bytes_down": 0, "privacy": null});
-        let cost: StepCost = serde_json::from_value(cost).unwrap();
+        let bytes = r#""bytes_up": 0, "bytes_down": 0"#;
+        let cost = format!(r#"{{"step": "round 1", "round": 1, {bytes}, "privacy": null}}"#);
+        let cost: StepCost = serde_json::from_str(&cost).unwrap();
         let seconds = |accountant: bool| {
             let mut run = RunRecord::new(0.0, Vec::new(), Unpriced::beside(accountant));
             run.add(&RunEvent::Cost(&cost));

@@ -1,7 +1,6 @@
 //! Plots of a table: measurements by round, or by a value of the grid.
 
-use crate::columns::Rounds;
-use crate::columns::usual_names;
+use crate::columns::{Rounds, usual_names};
 use crate::file::{Names, RawPlot, RawTable};
 use crate::model::{By, Item, Plot, Position, Table};
 use crate::results::{RunResult, RunResults, values};

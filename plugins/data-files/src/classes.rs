@@ -370,8 +370,8 @@ pub(crate) fn class_name(number: f64) -> String {
     }
 }
 
-/// What an error quotes of a text: 40 of its characters at most; those that a reader does not see are
-/// escaped.
+/// What an error quotes of a text: 40 of its characters at most; those that a reader does not see
+/// are escaped.
 pub(crate) fn short(text: &str) -> String {
     let all = text.chars().count();
     let shown = text.chars().take(if all > 40 { 37 } else { all });

@@ -156,8 +156,8 @@ impl SeenNumbers {
         self.file.1.as_ref().is_some_and(close)
     }
 
-    /// What the numbers of the column `name` may be instead of inputs, each in a text; `place` gives
-    /// a file and line.
+    /// What the numbers of the column `name` may be instead of inputs, each in a text; `place`
+    /// gives a file and line.
     pub fn doubts_of_inputs(&self, name: &str, place: impl Fn(Place) -> String) -> Vec<String> {
         let mut found = Vec::new();
         let rows = self.file.1.as_ref().map_or(0, HashSet::len);

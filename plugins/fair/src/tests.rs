@@ -1,5 +1,5 @@
 use crate::{Afl, AgnosticMean, LossWeightedMean, QFairMean, agnostic::project_to_simplex};
-use fl_conformance::{close, params, show, snapshot, weigh, with_losses};
+use fl_conformance::{close, params, snapshot, weigh, with_losses};
 use fl_core::Weigh;
 use fl_core::prelude::*;
 
