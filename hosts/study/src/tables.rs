@@ -287,31 +287,83 @@ impl TableBuilder<'_> {
 
     /// Says what those columns measure whose heads do not.
     fn measured(&self) -> Option<String> {
-        let columns = self.columns();
-        let shown = columns.iter().filter_map(|(_, column)| match &column.what {
-            ColumnKind::RunResult {
-                names, of, scale, ..
-            } => Some((column, names, *of, *scale)),
-            _ => None,
-        });
-        let all: BTreeSet<String> = shown
-            .filter_map(|(column, names, of, scale)| {
-                let here = |name: &&String| {
-                    let one = std::slice::from_ref(*name);
-                    let mut rows = 0..self.table.rows.len();
-                    rows.any(|row| !self.values(row, 0, one, of).is_empty())
+        let lead = self.table.lead.iter().map(|column| (column, 1));
+        let columns = self.table.columns.iter();
+        let all = lead.chain(columns.map(|column| (column, self.table.across.len())));
+        let all: BTreeSet<String> = all
+            .filter_map(|(column, across)| self.measured_in(column, across))
+            .collect();
+        let all = Vec::from_iter(all).join("; ");
+        (!all.is_empty()).then(|| format!("Measured: {all}."))
+    }
+
+    /// Says what a column measures in the first `across` items of the second direction, unless its
+    /// head does. If its runs have different measures, all but the first name their rows.
+    fn measured_in(&self, column: &Column, across: usize) -> Option<String> {
+        let ColumnKind::RunResult {
+            names, of, scale, ..
+        } = &column.what
+        else {
+            return None;
+        };
+        // by the place of a measure in `names`
+        let mut cells: BTreeMap<usize, BTreeSet<(usize, usize)>> = BTreeMap::new();
+        let is_transfer = |name: &String| NEGATIVE_TRANSFER.contains(&name.as_str());
+        let transfer = names.iter().position(is_transfer);
+        cells.extend(transfer.map(|at| (at, BTreeSet::new())));
+        let places =
+            (0..self.table.rows.len()).flat_map(|row| (0..across).map(move |at| (row, at)));
+        for (row, at) in places.filter(|_| transfer.is_none()) {
+            for run in self.done(self.runs(row, at).iter()) {
+                let mut named = names.iter().enumerate();
+                let found = named.find_map(|(name, of_run)| Some((name, run.get(of_run, *of)?)));
+                if let Some((name, _)) = found.filter(|(_, value)| value.is_finite()) {
+                    cells.entry(name).or_default().insert((row, at));
+                }
+            }
+        }
+        let bytes = names.iter().all(|name| name.starts_with("bytes."));
+        let unit = match *scale {
+            1.0 => String::new(),
+            100.0 => "in percent".into(),
+            1e-6 if bytes => "in MB".into(),
+            1e-9 if bytes => "in GB".into(),
+            scale => format!("times {scale}"),
+        };
+        let first = names.get(cells.keys().next().copied().unwrap_or(0))?;
+        let others: Vec<String> = cells
+            .iter()
+            .skip(1)
+            .map(|(name, of)| {
+                let of_other = |row: usize| {
+                    let mut rest = cells.iter().filter(|(other, _)| *other != name);
+                    rest.any(|(_, of)| of.iter().any(|(other, _)| *other == row))
                 };
-                let name = names.iter().find(here).or(names.first())?;
-                let times = match scale {
-                    1.0 => String::new(),
-                    100.0 => " in percent".into(),
-                    scale => format!(" times {scale}"),
-                };
-                (!column.title.contains(name.as_str())).then(|| format!("{name}{times}"))
+                let mut rows: Vec<String> = of
+                    .iter()
+                    .map(|(row, at)| {
+                        let (row_name, at) = (&self.table.rows[*row].name, &self.table.across[*at]);
+                        if of_other(*row) && !at.name.is_empty() {
+                            format!("{row_name} in {}", at.name)
+                        } else {
+                            row_name.clone()
+                        }
+                    })
+                    .collect();
+                rows.dedup();
+                format!(", or {} ({})", names[*name], rows.join(", "))
             })
             .collect();
-        let all = Vec::from_iter(all).join(", ");
-        (!all.is_empty()).then(|| format!("Measured: {all}."))
+        if others.is_empty() {
+            let said = format!("{first} {unit}");
+            return (!column.title.contains(first.as_str())).then(|| said.trim_end().into());
+        }
+        let unit = if unit.is_empty() {
+            unit
+        } else {
+            format!(", {unit}")
+        };
+        Some(format!("{first}{}{unit}", others.concat()))
     }
 
     /// Returns mistakes of the study's own text: a measure that no run has, and `lead` columns

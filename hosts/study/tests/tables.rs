@@ -163,3 +163,49 @@ fn cells_are_what_the_seeds_say() {
         "{two}"
     );
 }
+
+#[test]
+fn a_note_says_which_rows_a_measure_is_of() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = "
+name: s
+defaults: { base: a.yaml, seeds: 1-2, scale: 100 }
+tables:
+- name: t
+  title: T
+  columns: [mean, { title: half, measure: accuracy, scale: 0.5 }, { title: sent, measure: bytes.up, scale: 1.0e-6 }]
+  across:
+  - { name: small }
+  - { name: large, set: { y: 1 } }
+  rows:
+  - { name: FedAvg }
+  - { name: solo, set: { x: 1 } }
+  - { name: mixed, set: { x: 2 } }
+";
+    let study = Study::parse(&Document::parse("s.yaml", text.as_bytes())).unwrap();
+    let table = &study.tables[0];
+    let said = |measures: [[&str; 2]; 3]| {
+        let mut answers = RunResults::new();
+        for (row, of_row) in table.runs.iter().enumerate() {
+            for (at, runs) in of_row.iter().enumerate() {
+                for (seed, run) in runs {
+                    let measure = measures[row][at];
+                    let name = format!("{}-{row}-{at}-{seed}", measures[1][0]);
+                    let done = folder_of(dir.path(), &name, (measure, 0.5));
+                    answers.insert(run.clone(), Ok(done));
+                }
+            }
+        }
+        made(table, &answers).section.notes.remove(0)
+    };
+    let (common, own) = ("accuracy", "clients.accuracy");
+    assert_eq!(
+        said([[common; 2], [own; 2], [common, own]]),
+        "Measured: accuracy times 0.5; \
+         accuracy, or clients.accuracy (solo, mixed in large), in percent; bytes.up in MB."
+    );
+    assert_eq!(
+        said([[common; 2]; 3]),
+        "Measured: accuracy in percent; accuracy times 0.5; bytes.up in MB."
+    );
+}
