@@ -11,16 +11,16 @@ fn run<'a>(spec: &'a str, ledger: &'a str, folder: &'a str, more: &[&'a str]) ->
     [&args[..], more].concat()
 }
 
-fn show(dir: &Path) -> Value {
+pub fn show(dir: &Path) -> Value {
     json(dir, &["ledger", "show", "l", "--json"])
 }
 
-fn epsilon(of: &Value) -> f64 {
+pub fn epsilon(of: &Value) -> f64 {
     of.as_f64().expect("an epsilon")
 }
 
 /// The settings of a run's ledger: tests run in a folder of their own, and the spec is elsewhere.
-fn set(dir: &Path) -> String {
+pub fn set(dir: &Path) -> String {
     format!("ledger={}", dir.join("l").display())
 }
 
@@ -536,7 +536,7 @@ fn rows_of(numbers: impl IntoIterator<Item = u32>) -> String {
 }
 
 /// A spec of DP-FedAvg on these files.
-fn patients(name: &str, train: &str, test: &str) -> String {
+pub fn patients(name: &str, train: &str, test: &str) -> String {
     format!(
         "name: {name}\nseed: 1\nnoise: system\nledger: l\ndata:\n  set: {{ files: {{ format: csv, train: [{train}], test: {test}, label: label, columns: {{ a: {{ number: {{ range: [0, 16] }} }}, b: {{ number: {{ range: [0, 16] }} }} }}, classes: [no, yes] }} }}\n\
          protocol: {{ use: dp-fedavg, rounds: 1, local: {{ steps: 2, batch: 16 }} }}\n\
@@ -545,7 +545,7 @@ fn patients(name: &str, train: &str, test: &str) -> String {
 }
 
 /// The rows of two parties, test rows, and a ledger.
-fn two_sites(dir: &Path) {
+pub fn two_sites(dir: &Path) {
     for (name, rows) in [("A", 0..40), ("B", 40..80), ("test", 200..220)] {
         fs::write(dir.join(format!("{name}.csv")), rows_of(rows)).unwrap();
     }
@@ -568,7 +568,7 @@ fn together(dir: &Path) -> Vec<String> {
 }
 
 /// A page of these runs shows every total that the ledger shows.
-fn same_on_page(dir: &Path, runs: &[&str]) {
+pub fn same_on_page(dir: &Path, runs: &[&str]) {
     let args = [&["report"], runs, &["--out", "page.html"]].concat();
     out(dir, &args);
     let page = fs::read_to_string(dir.join("page.html")).unwrap();
@@ -641,88 +641,6 @@ fn parties_and_rows_are_the_same_on_a_page_as_in_the_ledger() {
     out(dir, &["run", "one.yaml", "--out", "r2"]);
     assert!(together(dir)[1].contains(finest), "{:?}", together(dir));
     same_on_page(dir, &["r1", "r2"]);
-}
-
-#[test]
-fn every_copy_of_a_stopped_run_counts() {
-    let d = tempfile::tempdir().unwrap();
-    let dir = d.path();
-    two_sites(dir);
-    let spec = patients("s", "A.csv, B.csv", "test.csv").replace("rounds: 1,", "rounds: 4,");
-    fs::write(dir.join("s.yaml"), spec).unwrap();
-    let count = || show(dir)["data-sets"][0]["runs"].as_array().unwrap().len();
-    out(dir, &["run", "s.yaml", "--out", "R", "--stop-after", "2"]);
-    let copy = |to: &str| {
-        fs::create_dir(dir.join(to)).unwrap();
-        for entry in fs::read_dir(dir.join("R")).unwrap() {
-            let from = entry.unwrap().path();
-            if from.is_file() {
-                fs::copy(&from, dir.join(to).join(from.file_name().unwrap())).unwrap();
-            }
-        }
-    };
-    copy("R2");
-    copy("R3");
-    let more = ["--set", "protocol.rounds=40", "--stop-after", "39"];
-    out(dir, &[&["run", "--resume", "R2"], &more[..]].concat());
-    assert_eq!(count(), 1, "it took the stopped run's place");
-    out(dir, &["run", "--resume", "R"]);
-    assert_eq!(count(), 2);
-    out(dir, &["run", "--resume", "R3"]);
-    assert_eq!(count(), 3);
-    let all = show(dir);
-    let all = epsilon(&all["data-sets"][0]["together"]["readers"]["epsilon"]);
-    // 2 common releases, 2 more of R, 37 of R2: sqrt(41) / 5 moves in all
-    assert!(all >= 5.8439, "{all}");
-    // it goes on from its own stop, and stays one run
-    out(dir, &["run", "--resume", "R2"]);
-    assert_eq!(count(), 3);
-    // a page counts what is stopped with all that it may release
-    same_on_page(dir, &["R", "R2", "R3"]);
-}
-
-#[test]
-fn a_run_that_is_not_done_counts_on_a_page() {
-    let d = tempfile::tempdir().unwrap();
-    let dir = d.path();
-    two_sites(dir);
-    let spec = patients("s", "A.csv, B.csv", "test.csv").replace("rounds: 1,", "rounds: 4,");
-    fs::write(dir.join("s.yaml"), &spec).unwrap();
-    out(dir, &["run", "s.yaml", "--out", "R"]);
-    out(dir, &["run", "s.yaml", "--out", "S", "--stop-after", "2"]);
-    same_on_page(dir, &["R", "S"]);
-    let page = fs::read_to_string(dir.join("page.html")).unwrap();
-    for said in [page, flat(&out(dir, &["ledger", "show", "l"]))] {
-        let due = "one run is not done, and if it failed or was stopped because of rows, nothing covers that";
-        assert!(said.contains(due), "{said}");
-    }
-}
-
-#[test]
-fn a_run_that_failed_in_its_first_exchange_counts_on_a_page() {
-    let (d, spec) = (tempfile::tempdir().unwrap(), quick("dp-fedavg"));
-    let (dir, ledger) = (d.path(), set(d.path()));
-    out(dir, &["ledger", "init", "l"]);
-    let run = |folder: &str, more: &[&str]| {
-        let args = ["run", &spec, "--out", folder, "--set", "protocol.rounds=2"];
-        fl(dir, &[&args[..], more].concat())
-    };
-    assert!(run("R", &["--set", &ledger]).status.success());
-    // steps that no number holds
-    let far = ["--set", "parts.model.lr=3e38"];
-    let failed = run("F", &[&far[..], &["--set", &ledger]].concat());
-    let said = String::from_utf8_lossy(&failed.stderr);
-    let due = "F: the folder stays, so that totals of privacy count the run";
-    assert!(!failed.status.success() && said.contains(due), "{said}");
-    same_on_page(dir, &["R", "F"]);
-    // without an accountant it leaves nothing
-    let plain = ["parts.accountant=null", "parts.server-privacy=null"];
-    let plain = plain.map(|set| ["--set", set]).concat();
-    let failed = run(
-        "G",
-        &[&far[..], &plain, &["--set", "protocol.use=fedavg"]].concat(),
-    );
-    assert!(!failed.status.success() && !dir.join("G").exists());
 }
 
 #[test]

@@ -54,5 +54,6 @@ mod study;
 mod study_results;
 mod training;
 mod try_part;
+mod unfinished;
 mod verify;
 mod voting;
