@@ -96,10 +96,12 @@ pub fn files(dir: &Path) -> Result<BTreeMap<String, Vec<u8>>> {
     Ok(all)
 }
 
-/// Adds the leaves of a JSON value as facts: of seconds whether there are some, of paths nothing.
+/// Adds the leaves of a JSON value as facts, and the length of each list and object: of seconds
+/// whether there are some, of paths nothing.
 pub fn flatten(facts: &mut BTreeMap<String, String>, name: &str, value: &Value) {
     match value {
         Value::Object(of) => {
+            facts.insert(format!("{name}: length"), of.len().to_string());
             for (key, value) in of {
                 match &**key {
                     "out" => {}
@@ -149,6 +151,20 @@ fn timeless(line: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_empty_object_is_not_the_same_as_none() {
+        let facts = |text: &str| {
+            let mut facts = BTreeMap::new();
+            flatten(&mut facts, "a", &serde_json::from_str(text).unwrap());
+            facts
+        };
+        let [none, empty] = [r#"{"x": 1}"#, r#"{"x": 1, "y": {}}"#].map(facts);
+        assert_eq!(none["a.x"], empty["a.x"]);
+        assert_ne!(none, empty);
+        assert_eq!(empty["a.y: length"], "0");
+        assert_eq!(facts(r#"{"seconds": 2, "out": "/b"}"#)["a.seconds"], "some");
+    }
 
     #[test]
     fn a_line_of_a_report_keeps_all_but_its_times() {
