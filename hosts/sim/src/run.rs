@@ -549,9 +549,15 @@ mod tests {
     fn training_that_diverged_is_told() {
         let told = |losses: &[f64]| {
             let metric = |(at, value): (usize, &f64)| {
-                let step = format!("round {}", at + 1);
-                let metric = serde_json::json!({"step": step, "round": at + 1, "name": TRAINING_LOSS, "value": value, "std": null});
-                serde_json::from_value(metric).unwrap()
+                let round = at + 1;
+                serde_json::from_value(serde_json::json!({
+                    "step": format!("round {round}"),
+                    "round": round,
+                    "name": TRAINING_LOSS,
+                    "value": value,
+                    "std": null,
+                }))
+                .unwrap()
             };
             let metrics: Vec<Metric> = losses.iter().enumerate().map(metric).collect();
             diverged(&metrics)
