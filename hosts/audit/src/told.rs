@@ -1,9 +1,10 @@
 //! What the folder of a run tells whoever reads it.
 
-use crate::views::hash;
 use anyhow::{Context, Result};
+use fl_core::hex;
 use fl_receipts::RECEIPTS;
 use serde_json::Value;
+use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::Path;
@@ -134,6 +135,11 @@ pub fn short(text: &str) -> String {
         None => line,
         Some((at, _)) => format!("{} .. {}", &line[..at], hash(text.as_bytes())),
     }
+}
+
+/// The first half of a hash.
+pub fn hash(bytes: &[u8]) -> String {
+    hex(&Sha256::digest(bytes))[..16].into()
 }
 
 /// A line of a report without its times, which differ from run to run.

@@ -1,14 +1,13 @@
 //! What each observer of a run sees: facts without noise, and numbers.
 
-use crate::told::{files, flatten, short, told};
+use crate::told::{files, flatten, hash, short, told};
 use anyhow::{Context, Result};
 use fl_core::message::Tensor;
 use fl_core::privacy::Observer;
-use fl_core::{Answer, Examples, Role, Task, Trainer, hex};
+use fl_core::{Answer, Examples, Role, Task, Trainer};
 use fl_data::DataSpec;
 use fl_registry::Spec;
 use serde_json::Value;
-use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -238,9 +237,4 @@ pub fn numbers(tensors: &[(String, Tensor)]) -> Vec<f32> {
         }
     }
     all
-}
-
-/// The first half of a hash.
-pub fn hash(bytes: &[u8]) -> String {
-    hex(&Sha256::digest(bytes))[..16].into()
 }
