@@ -720,9 +720,9 @@ def test_exact_a_mean_has_the_arrays_of_flowers_fedavg_after_some_rounds(identit
     backwards = {"order": lambda messages, key: sorted(messages, key=key, reverse=True)}
     due = arrays(FedAvg, np.float64)
     assert apart(arrays(mean), due) == 0 and apart(arrays(mean, **backwards), due) == 0
-    # Flower's FedAvg is that far from itself and from the part
+    # Flower's FedAvg may add floats in another order
     itself = apart(arrays(FedAvg), arrays(FedAvg, **backwards))
-    assert 0 < itself < 1e-3 and 0 < apart(arrays(FedAvg), due) < 1e-3
+    assert itself < 1e-3 and apart(arrays(FedAvg), due) < 1e-3
 
 
 def test_a_strategy_says_what_it_leaves_and_what_it_cannot_take(identity, caplog):
