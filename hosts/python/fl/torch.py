@@ -32,7 +32,7 @@ import types
 import warnings
 from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Protocol
 
 import numpy as np
 import torch
@@ -41,32 +41,18 @@ from torch.nn import functional as F
 
 from ._data import tensors as _tensors
 from ._data.tensors import _BESIDE
-from ._parts import generators as _draws, reachable, state as _state, copies as _twin
+from ._parts import reachable, state as _state, copies as _twin
 from ._parts.arguments import Lacks, Pass, Shape, Stream
 from ._parts.classes import settings_by_keyword
 from ._parts.range import between
+from ._torch import nets as _nets
+from ._torch.arrays import _as_tensors, _numpy, _plain
 from ._torch.devices import _CARDS, _ONE, _drawing, _repeatable, _size
 from ._torch.joint_steps import _TOGETHER, _called, _scores
 from ._torch.single_slopes import _dense, _single_slopes
 
 _DEVICE = re.compile(r"cpu|mps|cuda(:\d+)?")
 _COMPUTE = ("fit", "predict", "features", "gradient", "clipped_gradients", "descend", "vjp")
-_TYPES = (
-    torch.float32, torch.float64, torch.float16, torch.bfloat16,
-    torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool,
-)  # fmt: skip
-_WARNED: set[type] = set()
-_COMPILED: set[type] = set()
-
-
-class _Known(NamedTuple):
-    """What the first network of a class with its settings, its task and its layers has shown."""
-
-    drawn: dict[reachable.Path, Any]
-    draws: bool
-
-
-_KNOWN: dict[tuple[type, str, str], _Known] = {}
 _GUARDED = ("setup", *_COMPUTE, "params", "set_params")
 
 
@@ -193,58 +179,34 @@ class Trainer:
         if self.device.startswith("cuda"):
             _repeatable(self.device)
         torch.empty(1, device=self.device)  # a device that is not there is found now
-        made_of = repr(vars(self))
+        bare = copy.copy(self)  # before net() may set attributes
         with _ONE:
-            with _drawing(stream.seed):
-                self._model = self.net()
-                two, scores = self._first_scores(self._model)
-            key = type(self), made_of, repr(self._model)
-            known = _KNOWN.get(key)
-            drawn = self._drawn() if known is None else known.drawn
-            if drawn:
-                self._held_by({"net": self._model}).write(drawn)
-            if self._frozen_at_home():
-                alike, own = self._alike().state_dict(), self._state()
-                with torch.no_grad():
-                    for name in self._frozen_at_home():
-                        own[name].copy_(alike[name])
+            two, scores = self._make(stream.seed)
             if tuple(scores.shape) != (2, self.task.outputs):
                 raise Shape(f"net() gives scores of shape {list(scores.shape)} for 2 samples, and the task needs {[2, self.task.outputs]}")
             self._out, self._brought = scores.dtype, {}
-            self._check_state()
-            self._draws = self._does_draw(two) if known is None else known.draws
-            _KNOWN[key] = _Known(drawn, self._draws)
+            _nets.check_state(self)
+            self._draws = _nets.check_drawn(self, bare, stream.seed, two)
+            if self._frozen_at_home():
+                bare._make(0)  # as every party draws it
+                alike, own = bare._model.state_dict(), self._state()
+                with torch.no_grad():
+                    for name in self._frozen_at_home():
+                        own[name].copy_(alike[name])
             if self._partly() and not any(self.travels(name) for name in self._floats()):
                 raise ValueError(f"travels() of {type(self).__name__} lets no parameter travel; there are {', '.join([*self._floats()][:5])}, ..")
             self._begin()
-            self._warn_of_frozen()
-            self._warn_of_compiled()
+            _nets.warn_of_frozen(self)
+            _nets.warn_of_compiled(self)
             self._last = self._last_linear(two)
             self._round()
 
-    def _alike(self) -> nn.Module:
-        """The network as every party draws it."""
-        other = copy.copy(self)  # for net() may set attributes
-        with _drawing(0):
-            body = other.net()
-            other._first_scores(body)
-        return body
-
-    def _drawn(self) -> dict[reachable.Path, Any]:
-        """What net() draws and no message carries, such as random features that are no buffer, or
-        an order of the columns, as every party gets it. Refuses parameters that nothing trains."""
-        own, body = (self._held_by({"net": net}) for net in (self._model, self._alike()))
-        for path, place in own.values.items():
-            if isinstance(place.value, nn.Parameter) and place.value.requires_grad:
-                name = reachable.shown(path).removeprefix("net.")
-                raise ValueError(
-                    f"net() of {type(self).__name__} has the parameter `{name}` where no optimiser finds it, such as in a list; "
-                    "take nn.ModuleList or nn.ParameterList, or freeze it"
-                )
-        drawn = {path: value for path, value in body.changed(own.read()).items() if body.settable(path)}
-        # what no seed reaches is left as it is, and found by the copies
-        entropy = self._held_by({"net": self._alike()}).changed(body.read()) if drawn else {}
-        return {path: value for path, value in drawn.items() if path not in entropy}
+    def _make(self, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Makes the network with draws from this seed, those of Python and numpy too; gives two
+        samples and their scores."""
+        with _drawing(seed, whole=True):
+            self._model = self.net()
+            return self._first_scores(self._model)
 
     def _first_scores(self, model: nn.Module) -> tuple[torch.Tensor, torch.Tensor]:
         """Two samples and their scores, with which lazy layers find their sizes; finds out whether
@@ -306,25 +268,6 @@ class Trainer:
                 own[name] = value.detach()
         return own
 
-    def _check_state(self):
-        """Refuses what cannot be sent and kept, before anything runs."""
-        of = f"net() of {type(self).__name__}"
-        held = {id(value) for value in self._model.state_dict(keep_vars=True).values()}
-        for name, p in self._model.named_parameters():
-            if id(p) not in held:
-                raise ValueError(f"{of} has `{name}`, which its state_dict() leaves out, so it would be neither sent nor kept; let travels() say what stays at home")
-        for name, value in self._state().items():
-            if not isinstance(value, torch.Tensor) or value.dtype in _TYPES:
-                continue
-            kind = str(value.dtype).removeprefix("torch.")
-            known = ", ".join(str(one).removeprefix("torch.") for one in _TYPES)
-            more = f" Keep its real and its imaginary part (`torch.view_as_real({name})`), and let forward() use `torch.view_as_complex`." if value.is_complex() else ""
-            raise ValueError(f"{of} has `{name}` of {kind}, which can be neither sent nor kept; it may have {known}.{more}")
-        if self._partly():
-            for name, first in self._names().items():
-                if self.travels(name) != self.travels(first):
-                    raise ValueError(f"`{name}` and `{first}` are one tensor of the network, and travels() of {type(self).__name__} lets one of them travel")
-
     def _floats(self) -> dict[str, torch.Tensor]:
         """What is a float of the network's state; what is none (how many batches there were) stays
         at home."""
@@ -338,34 +281,12 @@ class Trainer:
             return []
         return [name for name, p in self._model.named_parameters() if not p.requires_grad and not self.travels(name)]
 
-    def _warn_of_frozen(self):
-        """Says that parameters travel which no client changes."""
-        travelling = self._travelling()
-        frozen = [name for name, p in self._model.named_parameters() if not p.requires_grad and name in travelling]
-        if frozen and type(self) not in _WARNED:
-            _WARNED.add(type(self))
-            numbers, all = (sum(travelling[name].numel() for name in names) for names in (frozen, travelling))
-            warnings.warn(
-                f"{numbers} of the {all} numbers of {type(self).__name__} that travel in each round are frozen (`{frozen[0]}`"
-                f"{', ..' if len(frozen) > 1 else ''}), so they cost bytes, and mechanisms add noise to them; let travels() keep them at home",
-                stacklevel=2,
-            )
-
     @property
-    def exact(self) -> bool:
+    def _exact(self) -> bool:
         """Does every call give the same bits? `torch.compile` chooses code by what the process has
         compiled before, and cards may add in another order."""
         compiled = (m for m in self._model.modules() if "_orig_mod" in m._modules or m._compiled_call_impl is not None)
         return self.device == "cpu" and next(compiled, None) is None
-
-    def _warn_of_compiled(self):
-        if self.device == "cpu" and not self.exact and type(self) not in _COMPILED:
-            _COMPILED.add(type(self))
-            warnings.warn(
-                f"net() of {type(self).__name__} is compiled, and the code that `torch.compile` chooses depends on what the process "
-                "compiled before: last bits, and with them the digest, differ from run to run; leave it out for one digest",
-                stacklevel=2,
-            )
 
     def _keep_home(self):
         """What stays at home becomes the client's memory: all of it that can change."""
@@ -439,18 +360,6 @@ class Trainer:
             self._schedule.step(sum(losses) / len(losses))
         else:
             self._schedule.step()
-
-    def _does_draw(self, samples) -> bool:
-        """Does the network draw at random while it trains? Then it needs the generator for
-        itself. This one try leaves no trace in what the network holds."""
-        state = {name: value.clone() if isinstance(value, torch.Tensor) else value for name, value in self._model.state_dict().items()}
-        before = self._held_by({"net": self._model}).read()
-        with _draws.Section(0) as section, torch.no_grad():
-            _called(self._model.train(), self.collate(samples))
-        self._model.load_state_dict(state)
-        after = self._held_by({"net": self._model})
-        after.write({path: value for path, value in before.items() if not isinstance(value, reachable.Opaque)})
-        return bool(section.moved)
 
     def fit(self, x: np.ndarray, target: np.ndarray, how: Pass, stream: Stream) -> tuple[int, float]:
         # what a loss of the author's does is not known
@@ -763,22 +672,7 @@ class Trainer:
     def _reached(self) -> reachable.Graph:
         """What the network, the optimiser with its hooks, and the schedule hold beside what their
         own states have."""
-        return self._held_by({"net": self._model, "optimiser": self._steps, "schedule": self._schedule})
-
-    def _held_by(self, roots: dict[str, Any]) -> reachable.Graph:
-        net = roots["net"]
-        known = [self, *net.parameters(), *net.state_dict(keep_vars=True).values()]
-
-        def skip(value: Any) -> Iterable[str]:
-            if value is roots.get("schedule"):
-                return {*value.state_dict(), "optimizer"} - {"lr_lambdas"}
-            if value is roots.get("optimiser"):
-                return "state", "param_groups", "defaults"
-            if isinstance(value, torch.utils.hooks.RemovableHandle):
-                return vars(value)
-            return ("training",) if isinstance(value, nn.Module) else ()
-
-        return reachable.Graph(roots, known, skip)
+        return _nets.held_by(self, {"net": self._model, "optimiser": self._steps, "schedule": self._schedule})
 
     def _beside(self) -> dict[reachable.Path, Any]:
         """Values that training has changed, such as the steps that a module counts, or a schedule
@@ -862,32 +756,3 @@ class Trainer:
         if set(taken) != set(own) or any(isinstance(own[n], torch.Tensor) and own[n].shape != taken[n].shape for n in own):
             raise wrong
         self._model.load_state_dict({name: taken[first] for name, first in names.items()})
-
-
-def _numpy(tensor: torch.Tensor) -> np.ndarray:
-    return _dense(tensor.detach()).float().cpu().numpy()
-
-
-def _plain(state):
-    """Tensors as arrays, in whatever holds them; those of bfloat16, which numpy lacks, on the
-    processor."""
-    match state:
-        case torch.Tensor():
-            state = state.detach().cpu()
-            return state.clone() if state.dtype == torch.bfloat16 else state.numpy().copy()
-        case dict():
-            return {key: _plain(value) for key, value in state.items()}
-        case list() | tuple():
-            return type(state)(map(_plain, state))
-    return state
-
-
-def _as_tensors(state):
-    match state:
-        case np.ndarray():
-            return torch.tensor(state)
-        case dict():
-            return {key: _as_tensors(value) for key, value in state.items()}
-        case list() | tuple():
-            return type(state)(map(_as_tensors, state))
-    return state

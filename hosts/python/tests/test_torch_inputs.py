@@ -1,6 +1,9 @@
 """Networks of several inputs, sparse embeddings, and what a check finds in a network."""
 
+import collections
+import functools
 import logging
+import time
 import warnings
 import zlib
 from pathlib import Path
@@ -21,6 +24,7 @@ import fl.torch  # noqa: E402
 import torch_parts  # noqa: E402
 
 WORDS, LENGTH = 12, 5
+ROWS = {"train": [(np.zeros((9, 6), "float32"), np.arange(9) % 3)], "holdout": 0.3}
 
 
 class TwoInputs(nn.Module):
@@ -346,30 +350,123 @@ def test_exact_a_try_of_a_network_leaves_no_trace():
         def forward(self, x):
             if self.training:
                 self.calls += 1
+                self.late = getattr(self, "late", 0) + 1
                 self.seen.append(x)
                 self.last = x
                 self.sum += 1
                 self.mean = self.mean + 1
             return super().forward(x)
 
-    net = made(trainer("leaves-traces", Traces))._model
-    assert (net.calls, net.seen, net.last) == (0, [], None)
-    assert not net.sum.any() and not net.mean.any()
+    tried = trainer("leaves-traces", Traces)
+    for net in (made(tried, seed)._model for seed in (1, 2)):
+        assert (net.calls, net.seen, net.last) == (0, [], None) and not hasattr(net, "late")
+        assert not net.sum.any() and not net.mean.any()
 
 
-def test_exact_what_a_network_draws_and_no_message_carries_is_alike_everywhere():
-    class Draws(Head):
-        def __init__(self, outputs):
-            super().__init__(outputs, 16)
-            self.waves, self.order = torch.randn(6, 16), torch.randperm(6).tolist()
-            self.register_buffer("shift", torch.rand(16), persistent=False)
+def adds(**kinds):
+    """A linear layer with more attributes or buffers, which these functions of it make."""
 
-        def forward(self, x):
-            return super().forward(torch.cos(x[:, self.order] @ self.waves + self.shift))
+    def of(outputs):
+        made = Head(outputs)
+        for name, make in kinds.items():
+            value = make(made)
+            made.register_buffer(name, value) if name.startswith("buffer") else setattr(made, name, value)
+        return made
 
-    one, other = (made(trainer(f"draws-features-{seed}", Draws), seed)._model for seed in (1, 2))
-    assert torch.equal(one.waves, other.waves) and torch.equal(one.shift, other.shift) and one.order == other.order
-    assert not torch.equal(one.head.weight, other.head.weight)
+    return of
+
+
+def order(_):
+    return torch.randperm(6)
+
+
+Pair = collections.namedtuple("Pair", "one other")
+DRAWS = {
+    "features": adds(waves=lambda _: torch.randn(6, 16)),
+    "array": adds(waves=lambda _: np.random.normal(size=6)),
+    "order": adds(order=lambda _: order(_).tolist()),
+    "buffer": adds(buffer=order),
+    "unkept": adds(unkept=lambda net: net.register_buffer("shift", torch.rand(6), persistent=False)),
+    "partial": adds(to=lambda _: functools.partial(torch.add, torch.rand(6))),
+    "pair": adds(pair=lambda _: Pair(torch.rand(6), 1)),
+    "tuple": adds(pair=lambda _: (torch.rand(6), 1)),
+    "length": adds(some=lambda _: [torch.zeros(2) for _ in range(int(torch.randint(2, 999, ())))]),
+    "width": lambda outputs: nn.Sequential(nn.Linear(6, width := int(torch.randint(2, 999, ()))), nn.Linear(width, outputs)),
+}
+
+
+@pytest.mark.parametrize("kind", DRAWS)
+def test_what_a_network_draws_and_no_message_carries_is_refused(kind):
+    trainer(f"draws-{kind}", DRAWS[kind])
+    with pytest.raises(fl.SpecError, match=r"net\(\) of Tried draws `.*each client would have another; .*fixed seed.*register_buffer"):
+        fl.check(SPEC, {"parts.model": {"use": f"draws-{kind}"}}, data=ROWS)
+
+
+@pytest.mark.parametrize("first", range(4))
+def test_a_draw_that_happens_to_be_alike_is_refused_at_the_next_client(first):
+    def attempts(cls):
+        for seed in [first, *range(10)]:
+            made(cls, seed)
+
+    with pytest.raises(ValueError, match="draws `flip`"):
+        attempts(trainer(f"flips-{first}", adds(flip=lambda _: bool(torch.rand(()) < 0.5))))
+
+
+KEEPS = {
+    "anchor": adds(start=lambda net: net.head.weight.detach().clone()),
+    "anchors": adds(start=lambda net: (7, {name: p.detach().clone() for name, p in net.named_parameters()})),
+    "buffer": adds(buffer=lambda _: torch.rand(6)),
+    "partial": adds(norm=lambda _: functools.partial(nn.LayerNorm, eps=1e-6), pair=lambda _: Pair(torch.ones(2), (1, torch.zeros(2)))),
+    "generator": adds(own=lambda _: torch.Generator().manual_seed(int(torch.randint(999, ())))),
+    "fixed": adds(waves=lambda _: torch.rand(6, generator=torch.Generator().manual_seed(1))),
+    "seconds": adds(made_at=lambda _: time.perf_counter_ns()),
+    "weight-norm": lambda outputs: nn.Sequential(nn.utils.weight_norm(nn.Linear(6, 4)), nn.utils.spectral_norm(nn.Linear(4, outputs))),
+    "parametrised": lambda outputs: nn.utils.parametrizations.spectral_norm(nn.utils.parametrizations.weight_norm(nn.Linear(6, outputs))),
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*weight_norm")
+@pytest.mark.parametrize("kind", KEEPS)
+def test_exact_what_is_no_draw_of_a_network_is_left_as_it_is(kind):
+    cls = trainer(f"keeps-{kind}", KEEPS[kind])
+    nets = [made(cls, seed)._model for seed in (1, 2, 1)]
+    if kind == "anchor":
+        assert all(torch.equal(net.start, net.head.weight) for net in nets)
+    if kind == "fixed":
+        assert torch.equal(nets[0].waves, nets[1].waves) and nets[0].waves is not nets[1].waves
+    first, second, again = (net.state_dict() for net in nets)
+    assert all(torch.equal(value, again[name]) for name, value in first.items())
+    assert not all(torch.equal(value, second[name]) for name, value in first.items())
+
+
+def test_a_network_that_a_notebook_changes_is_tried_again():
+    """Its trainer stays, and so does the text of its layers."""
+    cells = {"__name__": "__main__"}
+    exec(NOTEBOOK, cells)
+    assert made(cells["Cell"])._draws is False
+    exec(BODY.replace("self.head(x)", "nn.functional.dropout(self.head(x), training=self.training)"), cells)
+    assert made(cells["Cell"])._draws is True
+
+
+BODY = """
+class Body(nn.Module):
+    def __init__(self, outputs):
+        super().__init__()
+        self.head = nn.Linear(6, outputs)
+
+    def forward(self, x):
+        return self.head(x)
+"""
+NOTEBOOK = f"""
+import fl, fl.torch
+from torch import nn
+{BODY}
+@fl.trainer("notebook-cell")
+class Cell(fl.torch.Trainer):
+    "A network of a notebook."
+    def net(self):
+        return Body(self.task.outputs)
+"""
 
 
 class InList(Head):
@@ -398,13 +495,15 @@ class Hides(InList):
 def test_what_would_not_learn_or_travel_is_refused(name, of, more, text):
     trainer(f"refused-{name}", of, **more)
     with pytest.raises(fl.SpecError, match=text):
-        fl.check(SPEC, {"parts.model": {"use": f"refused-{name}"}}, data={"train": [(np.zeros((9, 6), "float32"), np.arange(9) % 3)], "holdout": 0.3})
+        fl.check(SPEC, {"parts.model": {"use": f"refused-{name}"}}, data=ROWS)
 
 
 def test_a_frozen_teacher_may_be_in_a_list():
     def net(self):
         made = InList(self.task.outputs)
-        made.layers[0].requires_grad_(False)
+        teacher = made.layers[0].requires_grad_(False)
+        nn.init.normal_(teacher.weight, generator=torch.Generator().manual_seed(1))
+        nn.init.zeros_(teacher.bias)
         return made
 
     frozen = fl.trainer("frozen-teacher")(type("Frozen", (fl.torch.Trainer,), {"__doc__": "Has a teacher.", "net": net}))

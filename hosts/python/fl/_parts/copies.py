@@ -181,7 +181,7 @@ class _Training:
         """Is all computed on the processor, and by code that is not compiled anew? Only then every
         call gives the same bits."""
         torch, jax = (sys.modules.get(name) for name in ("torch", "jax"))
-        if not getattr(self.part, "exact", True):
+        if not getattr(self.part, "_exact", True):
             return False
         card = torch is not None and getattr(self.part, "device", None) != "cpu" and torch.cuda.is_initialized()
         return not card and (jax is None or jax.default_backend() == "cpu") and getattr(self.part, "device", "cpu") == "cpu"

@@ -148,7 +148,7 @@ class Graph:
         now = ((path, _visible(place.value)) for path, place in self.values.items())
         return {path: _copied(value) for path, value in now if path not in before or not same(before[path], value)}
 
-    def settable(self, path: Path) -> bool:
+    def is_value(self, path: Path) -> bool:
         """Is this a value, and no iterator or generator of random numbers?"""
         value = self.values[path].value
         return _generator(value) is None and not hasattr(type(value), "__next__")

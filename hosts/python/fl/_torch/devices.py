@@ -65,12 +65,12 @@ _ONE = _OneThread()
 
 
 @contextmanager
-def _drawing(seed: int, device: str = "cpu"):
+def _drawing(seed: int, device: str = "cpu", whole: bool = False):
     """Code that draws from the generators of the process has them alone, that of this device
     too."""
     if device.startswith("cuda"):
         torch.cuda.init()
-    with generators.Section(seed):
+    with generators.Section(seed, whole):
         yield
 
 
