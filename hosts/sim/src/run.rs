@@ -388,9 +388,9 @@ fn diverged(metrics: &[Metric]) -> Option<String> {
     // no loss of a model that learns, on scaled labels, comes near
     const LARGE: f64 = 10.0;
     const TIMES: f64 = 100.0;
-    let losses = metrics.iter().filter(|m| m.name == TRAINING_LOSS);
+    let mut losses = metrics.iter().filter(|m| m.name == TRAINING_LOSS);
     let least = losses.clone().min_by(|a, b| a.value.total_cmp(&b.value))?;
-    let last = losses.last()?;
+    let last = losses.next_back()?;
     (last.value > LARGE && last.value >= TIMES * least.value).then(|| {
         format!(
             "training diverged: the training loss was {:.2e} in {} and is {:.2e} in {}; a smaller learning rate may \
