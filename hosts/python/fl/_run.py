@@ -94,8 +94,8 @@ def run(
     (`None` without an accountant), the `guarantees` that it is a part of, as in
     `Results.guarantees`, and `seconds` so far (`None` with an accountant). When it returns
     `fl.STOP`, the rounds end and the run comes to its results; a run with an accountant fails then,
-    for its epsilon would follow from results. `stop-when` in a spec does the same by a rule. An exception in `on_step` ends the run
-    as Ctrl-C does.
+    for its epsilon would follow from results. `stop-when` in a spec does the same by a rule. An
+    exception in `on_step` ends the run as Ctrl-C does.
 
     `data` is rows in memory in place of the spec's set: `(inputs, labels)`, a frame, a data set of
     PyTorch or of Hugging Face, or `{"train": .., "test": .., "public": ..}` of these, where `train`

@@ -322,7 +322,8 @@ fn adaptive_bounds_need_a_mechanism_of_norm_one() {
     let spec = root().join("specs/quick/dp-fedavg-adaptive.yaml");
     for clip in ["0.5", "100"] {
         let set = format!("parts.server-privacy.clip={clip}");
-        let args = ["run", spec.to_str().unwrap(), "--out", "run", "--set", &set];
+        // a private run that failed keeps its folder
+        let args = ["run", spec.to_str().unwrap(), "--out", clip, "--set", &set];
         let (code, said) = fails(dir.path(), &args);
         assert!(
             code == 1 && said.contains("set its `clip` to 1"),
