@@ -185,9 +185,11 @@ pub fn execute(
         if kept && !refused {
             log::info!("the work up to the last checkpoint is kept; resume with: {again}");
         } else if !kept && !resumes && out.exists() && spec.parts.has("accountant") {
+            let begin = format!("; begin it again with: {again}");
             log::info!(
-                "{}: the folder stays, so that totals of privacy count the run; begin it again with: {again}",
-                out.display()
+                "{}: the folder stays, so that totals of privacy count the run{}",
+                out.display(),
+                if refused { "" } else { &begin }
             );
         }
     })

@@ -654,6 +654,8 @@ fn a_budget_ends_distillation_with_the_last_labels_that_were_paid_for() {
         "run",
         spec.to_str().unwrap(),
         "--set",
+        "protocol.evaluate-clients=false",
+        "--set",
         "budget={epsilon: 0.5, against: server}",
     ];
     let (code, said) = fails(dir.path(), &sets);
