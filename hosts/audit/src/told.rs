@@ -1,4 +1,4 @@
-//! What the folder of a run tells whoever reads it.
+//! What readers learn from the files of a run folder.
 
 use anyhow::{Context, Result};
 use fl_core::hex;
