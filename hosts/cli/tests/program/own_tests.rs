@@ -469,9 +469,12 @@ fn exact_a_study_says_what_compare_says_of_those_who_are_worse_than_alone() {
     study("negative-transfer.burden", "seed: 3");
     let (code, error) = fails(dir, &["study", "s.yaml", "--dry-run"]);
     assert!(
-        code == 2 && error.contains("measures `negative-transfer.rate`"),
+        code == 2 && error.contains("measures `negative-transfer.rate`; it needs a row of `solo`"),
         "{error}"
     );
+    // the row that it compares with may stay out of a part of the table
+    study("negative-transfer.burden", set);
+    out(dir, &["study", "s.yaml", "--dry-run", "--only", "t/FedAvg"]);
     // it compares last scores, and no best ones
     study("negative-transfer.burden, best: true", set);
     let (_, error) = fails(dir, &["study", "s.yaml", "--dry-run"]);

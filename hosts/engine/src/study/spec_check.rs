@@ -126,6 +126,10 @@ pub(super) fn checked(
             }
         }
         check.specs(part)?;
+        // what a part of a table lacks, other rows may have
+        if table.rows.len() < file.study.tables[at].rows.len() {
+            continue;
+        }
         for (names, text) in unmeasured(table, &check.runs) {
             let mistake = file.of_measure(at, names, text);
             // that of the defaults is one for all tables
@@ -152,18 +156,21 @@ fn unmeasured<'t>(
     let of_table = table.runs.iter().flatten().flatten();
     let specs = of_table.filter_map(|(_, run)| Some(&runs.get(run)?.spec));
     let specs: Vec<_> = specs.collect();
+    let alone = specs.iter().any(|spec| spec.protocol_name == "solo");
+    let transfer = |name: &&str| NEGATIVE_TRANSFER.contains(name);
     let has = |name: &String| {
+        if transfer(&name.as_str()) {
+            return alone;
+        }
         specs.iter().any(|spec| {
-            if NEGATIVE_TRANSFER.contains(&name.as_str()) {
-                return spec.protocol_name == "solo";
-            }
             let cost = fl_study::cost_of(name, spec.parts.has("accountant"));
             cost.unwrap_or_else(|| spec.measured.has_number(name) != Certainty::No)
         })
     };
     let scores = fl_core::metrics::names(None);
     let known = specs.iter().flat_map(|spec| spec.measured.names());
-    let mut known: BTreeSet<&str> = known.chain(COSTS).chain(NEGATIVE_TRANSFER).collect();
+    let of_solo = NEGATIVE_TRANSFER.into_iter().filter(|_| alone);
+    let mut known: BTreeSet<&str> = known.chain(COSTS).chain(of_solo).collect();
     if specs.is_empty() {
         known.extend(scores.iter().map(String::as_str));
     }
@@ -184,7 +191,9 @@ fn unmeasured<'t>(
         }
         let hints = missing.iter().filter_map(|name| near(name));
         let hints: Vec<String> = hints.map(|near| format!("`{near}`")).collect();
-        let hint = if hints.is_empty() {
+        let hint = if missing.iter().all(|name| transfer(&name.as_str())) {
+            "it needs a row of `solo` to compare with".into()
+        } else if hints.is_empty() {
             let known: Vec<&str> = known.iter().copied().collect();
             format!("they have {}", known.join(", "))
         } else {
