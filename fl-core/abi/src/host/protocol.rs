@@ -147,7 +147,7 @@ impl LoadedProtocol {
             ..OutgoingMessage::new(&tensors)
         }];
         self.library.with(|part| {
-            let side = LocalClient::new(client);
+            let side = LocalClient::new(client, spec.held_out);
             let means = Means {
                 answers: Some(&side),
                 ..Means::stream(&stream)

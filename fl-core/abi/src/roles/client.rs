@@ -225,10 +225,12 @@ pub(crate) struct LocalClient<'c> {
 }
 
 impl<'c> LocalClient<'c> {
-    pub fn new(client: &'c mut Client) -> Self {
+    /// A client that answers an exchange which uses held-out rows or not.
+    pub fn new(client: &'c mut Client, uses_held_out: bool) -> Self {
         let public = client.calls().public().ok().flatten();
+        let held_out = uses_held_out.then(|| client.held_out());
         let own = [client.own().clone()].into_iter();
-        let own = own.chain(client.calls().held_out().ok());
+        let own = own.chain(held_out.and_then(Result::ok));
         Self {
             lent: Lent::new(HandedOut::new(own.collect(), public)),
             client: RefCell::new(client),
