@@ -12,6 +12,9 @@ from typing import Any, overload
 
 import numpy as np
 
+from . import generators
+from .arrays import array_of, target_array
+
 
 class Lacks(Exception):
     """The part does not have an ability that was asked for."""
@@ -32,6 +35,15 @@ class Refused(Exception):
     def __init__(self, text: str, problem: object = None):
         super().__init__(text)
         self.problem = problem
+
+    @classmethod
+    def read(cls, why: str) -> Refused:
+        """As the program says it."""
+        try:
+            told = json.loads(why)
+            return cls(told["text"], told["problem"])
+        except (ValueError, TypeError, KeyError):
+            return cls(why)
 
 
 class Stream:
@@ -268,6 +280,18 @@ class Noise:
         return out
 
 
+LOSSES = {"CrossEntropy": "cross-entropy", "Mae": "mae", "Mse": "mse", "Huber": "huber", "Norm": "norm", "Kl": "kl"}
+#: What a trainer must say of itself, by the attribute, before a pass may ask it.
+ABILITIES = {"feature_loss": "takes_feature_loss", "scales_rate": "scales_rate", "gradient_terms": "takes_gradient_terms"}
+
+
+def read_loss(loss) -> dict:
+    if isinstance(loss, dict):
+        ((name, numbers),) = loss.items()
+        return {"loss": LOSSES[name], **numbers}
+    return {"loss": LOSSES[loss]}
+
+
 @dataclasses.dataclass(frozen=True)
 class Pass:
     """The options of one training: length, mini-batches, loss, and additions to the gradient."""
@@ -302,6 +326,28 @@ class Pass:
     of its samples among those of `fit`, and a stream of the batch. It gives the addend to the loss,
     and its slope by each feature: add both."""
 
+    @classmethod
+    def read(cls, facts: dict, anchors: list[Message], host) -> Pass:
+        """As the program says it, with the arrays that it sends."""
+        return cls(
+            target=facts["target"],
+            **read_loss(facts["loss"]),
+            batch=facts["batch"],
+            epochs=facts["length"].get("Epochs"),
+            steps=facts["length"].get("Steps"),
+            fresh=facts["fresh"],
+            rate=facts.get("rate", 1.0),
+            proximal=(facts["proximal"], anchors.pop(0)) if facts["proximal"] is not None else None,
+            gradient_offset=anchors.pop(0) if facts["gradient_offset"] else None,
+            clip=facts["clip"],
+            feature_loss=_feature_loss(facts["target"], host) if facts.get("feature_loss") else None,
+        )
+
+    def trial(self, most: int) -> Pass:
+        """A pass of at most so many steps, over the samples once, without what a method adds."""
+        steps, epochs = None if self.steps is None else min(self.steps, most), None if self.epochs is None else 1
+        return dataclasses.replace(self, steps=steps, epochs=epochs, fresh=False, proximal=None, gradient_offset=None, feature_loss=None)
+
     def batches(self, n: int, stream: Stream):
         """Positions of the mini-batches over `n` samples; every epoch has an order of its own."""
         left, epoch = self.steps, 0
@@ -314,3 +360,20 @@ class Pass:
                     left -= 1
                 yield order[at : at + self.batch]
             epoch += 1
+
+
+def _feature_loss(kind: str, host):
+    """The loss on features that the method adds, as `Pass.feature_loss`."""
+
+    def loss(features, target, rows, stream: Stream) -> tuple[float, np.ndarray]:
+        text = json.dumps({"target": kind, "key": list(stream.key)})
+        rows = np.ascontiguousarray(rows, np.uint32)
+        sent = {"features": array_of("features", features), "target": target_array(kind, target), "rows": rows}
+        with generators.paused():
+            error, _, found = host.ask(0, "feature_loss", bytes(32), text, [(0, 1.0, None, None, sent)], None)
+        if error is not None:
+            raise Refused.read(error)
+        value, slope = (np.asarray(memoryview(found[name])) for name in ("loss", "by-features"))
+        return float(value[0]), slope
+
+    return loss

@@ -7,6 +7,12 @@ import numpy as np
 _TYPES = {"f32": np.float32, "f64": np.float64, "i64": np.int64, "u32": np.uint32, "u8": np.uint8}
 
 
+def target_array(kind: str, target) -> np.ndarray:
+    """A target of this kind in the type that crosses."""
+    types = {"classes": np.uint32, "pixels": np.uint32, "multi-label": np.int64}
+    return np.ascontiguousarray(target, types.get(kind, np.float32))
+
+
 def declared_array(name: str, array, declared: str) -> np.ndarray:
     """In the type that the message declares for it."""
     if (dtype := _TYPES.get(declared)) is None:

@@ -13,22 +13,14 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from .._protocol import requests, federation
+from .._protocol import federation
 from . import attributes as _keep, copies as _twin, generators, state as _state
-from .arguments import Inbox, Mail, Message, Noise, Pass, Pool, Round, Shape, Stream, numbered
+from .arguments import ABILITIES, LOSSES, Inbox, Mail, Message, Noise, Pass, Pool, Round, Shape, Stream, numbered, read_loss
 from .arrays import array_of, declared_array
 from .classes import CLASSES, size_of, typed  # noqa: F401  the program calls `size_of`
 from .explained import explain  # noqa: F401  the program calls it
 
-_LOSSES = {"CrossEntropy": "cross-entropy", "Mae": "mae", "Mse": "mse", "Huber": "huber", "Norm": "norm", "Kl": "kl"}
-_NAMES = {name: word for word, name in _LOSSES.items()} | {"kl": {"Kl": {"tau": 1.0}}, "huber": {"Huber": {"delta": 1.0}}}
-
-
-def _loss(loss) -> dict:
-    if isinstance(loss, dict):
-        ((name, numbers),) = loss.items()
-        return {"loss": _LOSSES[name], **numbers}
-    return {"loss": _LOSSES[loss]}
+_NAMES = {name: word for word, name in LOSSES.items()} | {"kl": {"Kl": {"tau": 1.0}}, "huber": {"Huber": {"delta": 1.0}}}
 
 
 def _learnt(kind: str, size) -> dict:
@@ -38,7 +30,7 @@ def _learnt(kind: str, size) -> dict:
     if kind == "Pixels":
         about["pixels"] = size["height"] * size["width"]
     if kind == "Numbers":
-        return {**about, "outputs": size["outputs"], **_loss(size["loss"])}
+        return {**about, "outputs": size["outputs"], **read_loss(size["loss"])}
     outputs = math.prod(size.values()) if isinstance(size, dict) else size
     return {**about, "outputs": outputs, "loss": "mae" if kind == "Image" else "cross-entropy"}
 
@@ -115,9 +107,7 @@ def _describe(part, *_):
         about = {
             "parametric": params,
             "differentiable": hasattr(part, "vjp") and bool(getattr(part, "differentiable", True)),
-            "feature_loss": bool(getattr(part, "takes_feature_loss", False)),
-            "scales_rate": bool(getattr(part, "scales_rate", False)),
-            "gradient_terms": bool(getattr(part, "takes_gradient_terms", False)),
+            **{fact: bool(getattr(part, attribute, False)) for fact, attribute in ABILITIES.items()},
         }
         if (words := getattr(part, "vocabulary", None)) is not None:
             about["vocabulary"] = int(words)
@@ -287,19 +277,7 @@ def _samples(messages) -> Message:
 def _train(part, text, messages, host):
     facts, first = json.loads(text), _samples(messages)
     anchors = [Message(m[3]) for m in messages[1:]]
-    how = Pass(
-        target=facts["target"],
-        **_loss(facts["loss"]),
-        batch=facts["batch"],
-        epochs=facts["length"].get("Epochs"),
-        steps=facts["length"].get("Steps"),
-        fresh=facts["fresh"],
-        rate=facts.get("rate", 1.0),
-        proximal=(facts["proximal"], anchors.pop(0)) if facts["proximal"] is not None else None,
-        gradient_offset=anchors.pop(0) if facts["gradient_offset"] else None,
-        clip=facts["clip"],
-        feature_loss=_feature_loss(facts["target"], host) if facts.get("feature_loss") else None,
-    )
+    how = Pass.read(facts, anchors, host)
     stream = Stream(host.key())
     known = _twin.try_training(part, _again, sys.modules[__name__], first["values"], first["target"], how, stream)
     if draws := known.draws or known.failed or getattr(part, "draws", None) is True:
@@ -317,30 +295,11 @@ def _train(part, text, messages, host):
     return json.dumps({"steps": int(steps), "loss": float(loss)}), {}, None
 
 
-def _feature_loss(kind: str, host):
-    """The loss on features that the method adds, as `Pass.feature_loss`."""
-    types = {"classes": np.uint32, "pixels": np.uint32, "multi-label": np.int64}
-
-    def loss(features, target, rows, stream: Stream) -> tuple[float, np.ndarray]:
-        text = json.dumps({"target": kind, "key": list(stream.key)})
-        target = np.ascontiguousarray(target, types.get(kind, np.float32))
-        rows = np.ascontiguousarray(rows, np.uint32)
-        sent = {"features": array_of("features", features), "target": target, "rows": rows}
-        with generators.paused():
-            error, _, found = host.ask(0, "feature_loss", bytes(32), text, [requests._sent(sent)], None)
-        if error is not None:
-            raise requests._refused(error)
-        value, slope = (np.asarray(memoryview(found[name])) for name in ("loss", "by-features"))
-        return float(value[0]), slope
-
-    return loss
-
-
 def _gradient(part, text, messages, _):
     if not hasattr(part, "gradient"):
         return None
     facts, first = json.loads(text), _samples(messages)
-    how = Pass(target=facts["target"], **_loss(facts["loss"]))
+    how = Pass(facts["target"], **read_loss(facts["loss"]))
     return None, _arrays(part, part.gradient(first["values"], first["target"], how)), None
 
 
@@ -348,7 +307,7 @@ def _clipped_gradients(part, text, messages, _):
     if not hasattr(part, "clipped_gradients"):
         return None
     facts, first = json.loads(text), _samples(messages)
-    how = Pass(target=facts["target"], **_loss(facts["loss"]))
+    how = Pass(facts["target"], **read_loss(facts["loss"]))
     given = part.clipped_gradients(first["values"], first["target"], how, facts["clip"])
     return None, {} if given is None else _arrays(part, given), None
 

@@ -86,9 +86,7 @@ class _Training:
         rows = min(len(x), _ROWS, _STEPS * max(how.batch, 1))
         self.part, self.again, self.bridge = part, again, bridge
         self.x, self.target = (_frozen(given[:rows]) for given in (x, target))
-        steps = None if how.steps is None else min(how.steps, _STEPS)
-        epochs = None if how.epochs is None else 1
-        self.how = dataclasses.replace(how, steps=steps, epochs=epochs, fresh=False, proximal=None, gradient_offset=None, feature_loss=None)
+        self.how = how.trial(_STEPS)
         self.stream, self.known = stream.child("twin"), Found()
 
     def run(self) -> Found:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
 
-from .._parts.arguments import Lacks, Stream
+from .._parts import generators
+from .._parts.arguments import Lacks, Message, Stream
+from .._parts.arrays import target_array
 from .declarations import named_loss, Array, Arrays, LossName, RoundTraining, TargetKind, Training
-from .requests import _fresh, _losses_back, _Program, _sent, packed
+from .requests import _fresh, _Program, _sent, packed
 
 
 class Samples(Sequence[Any]):
@@ -108,6 +111,28 @@ class Public:
         return self.samples.pick(np.asarray(ids, np.int64))
 
 
+def _losses_back(auxiliary: Any, feature_loss: Any) -> Callable[..., Any]:
+    """Answers what the program asks about added losses."""
+
+    def back(operation: str, text: str, messages: list[Any]) -> Any:
+        facts, seen = json.loads(text), Message(messages[0][3])
+        stream = Stream(bytes(facts["key"]))
+        with generators.Section(stream.child("draws").seed):
+            if operation == "feature_loss":
+                loss, slope = feature_loss(seen["features"], seen["target"], seen["rows"], stream)
+            else:
+                term = auxiliary(seen, stream)
+        if operation == "feature_loss":
+            return None, {"loss": np.reshape(np.asarray(loss, np.float64), 1), "by-features": np.ascontiguousarray(slope, np.float32)}, None
+        out = {"loss": np.reshape(np.asarray(term["loss"], np.float64), 1), "by-scores": np.ascontiguousarray(term["by-scores"], np.float32)}
+        for name in ("weight", "bias"):
+            slope = term.get(name)
+            out[name] = np.zeros(seen[name].shape) if slope is None else np.ascontiguousarray(slope, np.float64)
+        return None, out, None
+
+    return back
+
+
 class Model:
     """A model of the server or of a client: the part of a trainer's slot."""
 
@@ -174,9 +199,8 @@ class Model:
             raise TypeError(f"`proximal` must be a pair, FedProx's weight and the parameters to stay near, such as (0.1, sent); got {type(proximal).__name__}")
         target = np.asarray(target)
         kind = kind or ("classes" if target.dtype.kind in "iu" and target.ndim == 1 else "soft")
-        dtype = {"classes": np.uint32, "pixels": np.uint32, "multi-label": np.int64}.get(kind, np.float32)
         ask, tensors = self._samples(x)
-        letters = [_sent({**tensors, "target": np.ascontiguousarray(target, dtype=dtype)})]
+        letters = [_sent({**tensors, "target": target_array(kind, target)})]
         letters += [_sent(packed("params", of)) for of in (proximal and proximal[1], gradient_offset) if of is not None]
         how = {
             "length": {"Epochs": epochs} if epochs is not None else {"Steps": steps},
@@ -235,9 +259,8 @@ class Model:
         return self._gradient("clipped_gradients", x, target, kind, None, clip=clip)
 
     def _gradient(self, what: str, x: Samples | Array, target: Array, kind: TargetKind, loss: LossName | None, **more: Any) -> dict[str, Array]:
-        dtype = {"classes": np.uint32, "pixels": np.uint32, "multi-label": np.int64}.get(kind, np.float32)
         ask, tensors = self._samples(x)
-        tensors = {**tensors, "target": np.ascontiguousarray(target, dtype=dtype)}
+        tensors = {**tensors, "target": target_array(kind, target)}
         return self._do(what, _sent(tensors), target=kind, loss=named_loss(loss, 1.0, self._program.part.task), **more, **ask)[1]
 
     def descend(self, gradient: Arrays, at: int, of: int, rate: float = 1.0) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from .._parts import generators, state as _state
-from .._parts.arguments import Mail, Message, Refused, Stream
+from .._parts.arguments import Mail, Refused
 from .._parts.arrays import array_of, declared_array
 from .._parts.classes import origin
 from .._parts.explained import explain
@@ -46,7 +46,7 @@ class _Program:
         with generators.paused():
             why, text, tensors = self.host.ask(number, operation, key, json.dumps(facts), list(messages), back)
         if why is not None:
-            raise _refused(why)
+            raise Refused.read(why)
         return (None if text is None else json.loads(text)), {name: np.asarray(memoryview(held)) for name, held in tensors.items()}
 
     def slot(self, slot: Slot | str, role: str = "") -> Slot:
@@ -61,14 +61,6 @@ class _Program:
 
     def name(self, slot: Slot | str, role: str = "") -> str:
         return self.slot(slot, role).name
-
-
-def _refused(why: str) -> Refused:
-    try:
-        told = json.loads(why)
-        return Refused(told["text"], told["problem"])
-    except (ValueError, TypeError, KeyError):
-        return Refused(why)
 
 
 _COLUMNS: dict[str, dict[str, str]] = {}
@@ -131,28 +123,6 @@ def _form_back(form: Callable[[Mail], Any], kind: str) -> Callable[..., Any]:
         made, weight = made if isinstance(made, tuple) else (made, mail.weight)
         about = {"from": mail.sender, "weight": float(weight), "class_counts": mail.class_counts, "training_loss": mail.training_loss}
         return json.dumps(about), packed(kind, made), None
-
-    return back
-
-
-def _losses_back(auxiliary: Any, feature_loss: Any) -> Callable[..., Any]:
-    """Answers what the program asks about added losses."""
-
-    def back(operation: str, text: str, messages: list[Any]) -> Any:
-        facts, seen = json.loads(text), Message(messages[0][3])
-        stream = Stream(bytes(facts["key"]))
-        with generators.Section(stream.child("draws").seed):
-            if operation == "feature_loss":
-                loss, slope = feature_loss(seen["features"], seen["target"], seen["rows"], stream)
-            else:
-                term = auxiliary(seen, stream)
-        if operation == "feature_loss":
-            return None, {"loss": np.reshape(np.asarray(loss, np.float64), 1), "by-features": np.ascontiguousarray(slope, np.float32)}, None
-        out = {"loss": np.reshape(np.asarray(term["loss"], np.float64), 1), "by-scores": np.ascontiguousarray(term["by-scores"], np.float32)}
-        for name in ("weight", "bias"):
-            slope = term.get(name)
-            out[name] = np.zeros(seen[name].shape) if slope is None else np.ascontiguousarray(slope, np.float64)
-        return None, out, None
 
     return back
 
