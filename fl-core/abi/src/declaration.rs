@@ -1,18 +1,15 @@
 //! What a protocol declares, as it crosses.
 
 use anyhow::Context;
-use fl_roles::message::{VoteSensitivity, message_type};
-use fl_roles::privacy::{DataDependence, MinibatchSampling};
-use fl_roles::{
-    Ability, AggregatorUse, ExchangeSpec, Measurement, PlannedTraining, Result, SlotSpec, TaskMap,
-};
+use fl_roles::message::message_type;
+use fl_roles::{ExchangeSpec, Measurement, Result, SlotSpec};
 use serde::{Deserialize, Serialize};
 
 /// See [`FL_DECLARE`](super::raw::FL_DECLARE).
 #[derive(Serialize, Deserialize)]
 pub(super) struct DeclarationText {
     pub slots: Vec<SlotText>,
-    pub exchanges: Vec<ExchangeText>,
+    pub exchanges: Vec<ExchangeSpec>,
     #[serde(default)]
     pub grows: Option<String>,
     #[serde(default)]
@@ -27,91 +24,22 @@ pub(super) struct DeclarationText {
     pub measures: Option<Vec<Measurement>>,
 }
 
+/// A slot, and whether its parts learn another task than the run's.
 #[derive(Serialize, Deserialize)]
 pub(super) struct SlotText {
-    name: String,
-    role: String,
-    #[serde(default)]
-    signature: String,
-    optional: bool,
-    doc: String,
-    lasts: bool,
-    #[serde(default)]
-    needs: Vec<Ability>,
-    #[serde(default)]
-    alike: bool,
-    #[serde(default)]
-    server: bool,
-    #[serde(default)]
-    for_some: bool,
-    #[serde(default)]
-    only_clips: bool,
-    #[serde(default)]
-    shown: bool,
-    #[serde(default)]
-    through: Vec<String>,
-    #[serde(default)]
-    scores: bool,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    training: Option<PlannedTraining>,
+    #[serde(flatten)]
+    pub slot: SlotSpec,
     #[serde(default)]
     pub own_task: bool,
 }
 
-#[derive(Default, Serialize, Deserialize)]
-#[serde(default)]
-struct FlowText {
-    public: bool,
-    through: Vec<String>,
-    learnt_through: Vec<String>,
-    releases: Vec<String>,
-    steps: Option<(String, MinibatchSampling)>,
-    beside: Vec<String>,
-    partly: bool,
-    at_server: Vec<String>,
-    released_with: Option<String>,
-    sent_back_unreleased: bool,
-}
-
-#[derive(Serialize, Deserialize)]
-pub(super) struct ExchangeText {
-    label: String,
-    down: String,
-    up: String,
-    times: usize,
-    /// `null`: all public samples.
-    rows: Option<usize>,
-    #[serde(default)]
-    made: bool,
-    voices: usize,
-    copies: usize,
-    model: String,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    shares: Vec<String>,
-    #[serde(default)]
-    flow: FlowText,
-    #[serde(default)]
-    cohort: Option<String>,
-    #[serde(default)]
-    aggregator: Option<String>,
-    #[serde(default)]
-    sums_into: Option<String>,
-    #[serde(default)]
-    class_counts: bool,
-    #[serde(default)]
-    trains: bool,
-    #[serde(default)]
-    held_out: bool,
-    #[serde(default)]
-    change: bool,
-    #[serde(default)]
-    needs: Option<String>,
-    #[serde(default)]
-    unless: Option<String>,
-    #[serde(default)]
-    requested_by: Option<String>,
-    #[serde(default)]
-    votes: Option<VoteSensitivity>,
+impl From<&SlotSpec> for SlotText {
+    fn from(slot: &SlotSpec) -> Self {
+        Self {
+            slot: slot.clone(),
+            own_task: !slot.task.is_same(),
+        }
+    }
 }
 
 /// The text without what steers a terminal, for ever.
@@ -119,170 +47,30 @@ pub(crate) fn kept(text: &str) -> &'static str {
     fl_roles::__private::kept(&super::marshal::plain(text))
 }
 
-fn all_kept(texts: &[String]) -> Vec<&'static str> {
-    texts.iter().map(|text| kept(text)).collect()
-}
-
-fn texts(all: &[&str]) -> Vec<String> {
-    all.iter().map(|text| (*text).into()).collect()
-}
-
-impl From<&SlotSpec> for SlotText {
-    fn from(slot: &SlotSpec) -> Self {
-        Self {
-            name: slot.name.into(),
-            role: slot.role.name().into(),
-            signature: slot.signature.clone(),
-            optional: slot.optional,
-            doc: slot.doc.into(),
-            lasts: slot.lasts,
-            needs: slot.needs.clone(),
-            alike: slot.alike,
-            server: slot.server,
-            for_some: slot.for_some,
-            only_clips: slot.only_clips,
-            shown: slot.shown,
-            through: texts(&slot.through),
-            scores: slot.scores,
-            training: slot.training.clone(),
-            own_task: !slot.task.is_same(),
-        }
-    }
-}
-
-impl SlotText {
-    /// The slot; `task` is what its parts learn, if that is not the run's task.
-    pub fn spec(&self, task: TaskMap) -> Result<SlotSpec> {
-        let role = super::signature::role(&self.role);
-        let role = role.with_context(|| format!("slot `{}`: no such role", self.name))?;
-        Ok(SlotSpec {
-            name: kept(&self.name),
-            role,
-            signature: self.signature.clone(),
-            optional: self.optional,
-            doc: kept(&self.doc),
-            lasts: self.lasts,
-            needs: self.needs.clone(),
-            alike: self.alike,
-            server: self.server,
-            for_some: self.for_some,
-            only_clips: self.only_clips,
-            shown: self.shown,
-            through: all_kept(&self.through),
-            scores: self.scores,
-            training: self.training.clone(),
-            task,
+/// An exchange as it came, with the types of its messages.
+pub(super) fn typed(of: &ExchangeSpec) -> Result<ExchangeSpec> {
+    let label = of.label;
+    let known = |kind: &str| {
+        message_type(kind).with_context(|| {
+            format!(
+                "exchange `{label}`: no message is called `{kind}`; declare it under `messages`"
+            )
         })
-    }
-
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-}
-
-impl From<&ExchangeSpec> for ExchangeText {
-    fn from(of: &ExchangeSpec) -> Self {
-        let text = |name: Option<&str>| name.map(String::from);
-        let flow = &of.flow;
-        Self {
-            label: of.label.into(),
-            down: of.down.into(),
-            up: of.up.into(),
-            times: of.times,
-            rows: (of.rows != usize::MAX).then_some(of.rows),
-            made: of.made,
-            voices: of.voices,
-            copies: of.copies,
-            model: of.model.into(),
-            shares: of.shares.clone(),
-            flow: FlowText {
-                public: flow.public,
-                through: texts(&flow.through),
-                learnt_through: texts(&flow.learnt_through),
-                releases: texts(&flow.releases),
-                steps: flow.steps.map(|(slot, lots)| (slot.into(), lots)),
-                beside: texts(&flow.beside),
-                partly: flow.partly,
-                at_server: texts(&flow.at_server),
-                released_with: text(flow.released_with),
-                sent_back_unreleased: flow.sent_back_unreleased,
-            },
-            cohort: text(of.cohort),
-            aggregator: text(of.aggregator.map(|used| used.slot)),
-            sums_into: text(of.sums_into),
-            class_counts: of.class_counts,
-            trains: of.trains,
-            held_out: of.held_out,
-            change: of.change,
-            needs: text(of.needs),
-            unless: text(of.unless),
-            requested_by: text(of.requested_by),
-            votes: of.votes,
-        }
-    }
-}
-
-impl ExchangeText {
-    pub fn spec(&self) -> Result<ExchangeSpec> {
-        let label = kept(&self.label);
-        let of = |kind: &str| {
-            let known = message_type(kind);
-            known.with_context(|| {
-                format!(
-                    "exchange `{label}`: no message is called `{kind}`; declare it under `messages`"
-                )
-            })
-        };
-        let (request, answer) = (of(&self.down)?, of(&self.up)?);
-        let text = |name: &Option<String>| name.as_deref().map(kept);
-        let flow = &self.flow;
-        Ok(ExchangeSpec {
-            label,
-            down: request.kind,
-            up: answer.kind,
-            request,
-            answer,
-            times: self.times,
-            rows: self.rows.unwrap_or(usize::MAX),
-            made: self.made,
-            voices: self.voices,
-            copies: self.copies,
-            model: kept(&self.model),
-            shares: self.shares.clone(),
-            flow: DataDependence {
-                public: flow.public,
-                through: all_kept(&flow.through),
-                learnt_through: all_kept(&flow.learnt_through),
-                releases: all_kept(&flow.releases),
-                steps: flow.steps.as_ref().map(|(slot, lots)| (kept(slot), *lots)),
-                beside: all_kept(&flow.beside),
-                partly: flow.partly,
-                at_server: all_kept(&flow.at_server),
-                released_with: text(&flow.released_with),
-                sent_back_unreleased: flow.sent_back_unreleased,
-                // the host knows what comes before
-                taught_before: Vec::new(),
-            },
-            cohort: text(&self.cohort),
-            aggregator: text(&self.aggregator).map(|slot| AggregatorUse { slot }),
-            sums_into: text(&self.sums_into),
-            class_counts: self.class_counts,
-            trains: self.trains,
-            held_out: self.held_out,
-            change: self.change,
-            needs: text(&self.needs),
-            unless: text(&self.unless),
-            requested_by: text(&self.requested_by),
-            votes: self.votes,
-        })
-    }
+    };
+    let (request, answer) = (known(of.down)?, known(of.up)?);
+    Ok(ExchangeSpec {
+        request,
+        answer,
+        ..of.clone()
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fl_roles::Exchange;
-    use fl_roles::message::{Ids, Params};
+    use fl_roles::message::{Ids, Message, Params};
+    use fl_roles::privacy::DataDependence;
+    use fl_roles::{AggregatorUse, Exchange};
 
     #[test]
     fn every_fact_of_an_exchange_crosses() {
@@ -317,14 +105,22 @@ mod tests {
             requested_by: Some("j"),
             ..Exchange::<Ids, Params>::new("an exchange").spec()
         };
-        let text = serde_json::to_string(&ExchangeText::from(&spec)).unwrap();
-        let crossed: ExchangeText = serde_json::from_str(&text).unwrap();
+        let text = serde_json::to_string(&spec).unwrap();
         // the types of messages are found by their kinds
-        let crossed = ExchangeSpec {
-            request: spec.request,
-            answer: spec.answer,
-            ..crossed.spec().unwrap()
-        };
+        let crossed = typed(&serde_json::from_str(&text).unwrap()).unwrap();
         assert_eq!(format!("{crossed:?}"), format!("{spec:?}"));
+    }
+
+    #[test]
+    fn an_exchange_without_rows_is_about_all_public_samples() {
+        let text = serde_json::json!({
+            "label": "an\u{1b}exchange", "down": Ids::KIND, "up": Params::KIND,
+            "times": 1, "voices": 1, "copies": 1, "model": "model",
+        });
+        let crossed = typed(&serde_json::from_value(text).unwrap()).unwrap();
+        assert_eq!((crossed.rows, crossed.cohort), (usize::MAX, None));
+        assert_eq!(crossed.request.kind, Ids::KIND);
+        // no terminal obeys it
+        assert_eq!(crossed.label, "an\\u{1b}exchange");
     }
 }

@@ -22,9 +22,3 @@ pub(super) fn obstacle(role: Role, signature: &str) -> Option<String> {
         _ => None,
     }
 }
-
-/// The role of this name: `privacy` or `privacy mechanism`.
-pub(super) fn role(name: &str) -> Option<Role> {
-    let short = |r: &Role| r.name().split(' ').next() == Some(name);
-    Role::ALL.into_iter().find(|r| r.name() == name || short(r))
-}

@@ -75,7 +75,7 @@ pub use training::*;
 pub mod __private {
     pub use crate::client::calls::{ClientCalls, private};
     pub use crate::inbox::loss_of;
-    pub use crate::kept_text::kept;
+    pub use crate::kept_text::{kept, plain};
     pub use crate::plugin_decl::{check, describe};
     pub use crate::sealed::Sealed;
     pub use crate::server::calls::{

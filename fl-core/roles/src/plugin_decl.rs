@@ -5,12 +5,14 @@ use crate::sealed::Sealed;
 use crate::settings::{self, Field, Reader, Value, ValueType};
 use crate::{Aggregator, BoxedPart, Candidate, Protocol, Result, Samples, Stream, Task};
 use anyhow::Context;
+use serde::{Deserialize, Serialize};
 use std::any::Any;
 use std::fmt::{Display, Formatter};
 use std::sync::Arc;
 
 /// The role of a part.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(into = "&str", try_from = "String")]
 pub enum Role {
     /// [`crate::Aggregator`]
     Aggregator,
@@ -69,6 +71,23 @@ impl Role {
             },
             self.name()
         )
+    }
+}
+
+impl From<Role> for &str {
+    fn from(role: Role) -> Self {
+        role.name()
+    }
+}
+
+impl TryFrom<String> for Role {
+    type Error = String;
+    /// The role of this name: `privacy` or `privacy mechanism`.
+    fn try_from(name: String) -> std::result::Result<Self, String> {
+        let short = |role: &Self| role.name().split(' ').next() == Some(&*name);
+        let mut found = Self::ALL.into_iter();
+        let found = found.find(|role| role.name() == name || short(role));
+        found.ok_or_else(|| format!("no role is called `{name}`"))
     }
 }
 

@@ -1,5 +1,6 @@
 //! [`Slot`] and [`SlotSpec`]: typed handles to the slots of a protocol, and their requirements.
 
+use crate::kept_text::{self, Name};
 use crate::message::{Counts, Message};
 use crate::sealed::Sealed;
 use crate::{
@@ -190,41 +191,54 @@ impl<K: SlotKind + ?Sized> From<&Slot<K>> for SlotSpec {
 }
 
 /// A slot of a protocol with its requirements.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SlotSpec {
     /// Its key under `parts:`.
-    pub name: &'static str,
+    #[serde(deserialize_with = "kept_text::name")]
+    pub name: Name,
     /// The role of its part.
     pub role: Role,
     /// The input and output of its part; empty if the role implies them.
+    #[serde(default)]
     pub signature: String,
     /// Whether it may be empty.
     pub optional: bool,
     /// Its purpose.
-    pub doc: &'static str,
+    #[serde(deserialize_with = "kept_text::name")]
+    pub doc: Name,
     /// Whether clients keep this part between requests. Defaults to true for every role except
     /// trainer.
     pub lasts: bool,
     /// Abilities that its models must have.
+    #[serde(default)]
     pub needs: Vec<Ability>,
     /// Whether all its models have the same parameters, by name and shape.
+    #[serde(default)]
     pub alike: bool,
     /// Whether the server has a part of it. Then a part for all clients is required.
+    #[serde(default)]
     pub server: bool,
     /// Whether its parts may be for some clients only, so that the others have none.
+    #[serde(default)]
     pub for_some: bool,
     /// Whether its mechanism only clips, and another slot prices the release.
+    #[serde(default)]
     pub only_clips: bool,
     /// Whether the results show the clients' models in it, or their scores.
+    #[serde(default)]
     pub shown: bool,
     /// The slots of mechanisms that release everything that its models learn from a client's own
     /// data.
+    #[serde(default, deserialize_with = "kept_text::names")]
     pub through: Vec<&'static str>,
     /// Whether its selector chooses samples by a model's scores.
+    #[serde(default)]
     pub scores: bool,
     /// The training that clients give its models on their own examples.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub training: Option<PlannedTraining>,
     /// Maps the run's task to the task of its models or generators.
+    #[serde(skip)]
     pub task: TaskMap,
 }
 

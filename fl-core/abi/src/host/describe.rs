@@ -4,8 +4,8 @@ use super::part_handle::Functions;
 use crate::ask::BytesText;
 use crate::declaration::kept;
 use crate::raw::FL_BYTES;
-use crate::signature::{obstacle, role};
-use anyhow::{Context, bail, ensure};
+use crate::signature::obstacle;
+use anyhow::{Context, anyhow, bail, ensure};
 use fl_roles::message::{ExchangeShape, ExpectedBytes, MessageDecl, MessageType};
 use fl_roles::settings::{
     Field, Range, Reader, Step, Value, ValueType, Word, no_such_choice, show,
@@ -159,13 +159,13 @@ fn bytes(
 
 fn part(text: PartText) -> Result<Described> {
     named("a part", &text.name)?;
-    let role = role(&text.role).with_context(|| {
+    let role = Role::try_from(text.role.clone()).map_err(|_| {
         let known: Vec<_> = Role::ALL.iter().map(|r| r.name()).collect();
         let role = show(&text.role.escape_debug().to_string().into());
-        format!(
-            "part `{}`: no role is called {role}; known: {}",
-            text.name,
-            known.join(", ")
+        let known = known.join(", ");
+        anyhow!(
+            "part `{}`: no role is called {role}; known: {known}",
+            text.name
         )
     })?;
     let about = || -> Result<Description> {

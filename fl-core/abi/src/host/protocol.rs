@@ -3,7 +3,7 @@
 use super::part_handle::{Functions, PartHandle};
 use crate::ask::{AnswerText, ConflictText, ConflictsText, LeadText, SuitsText, TaskText};
 use crate::caller::{Caller, Calls, Means};
-use crate::declaration::{DeclarationText, kept};
+use crate::declaration::{DeclarationText, kept, typed};
 use crate::marshal::{OutgoingMessage, content, plain};
 use crate::raw::{FL_ANSWER, FL_CONFLICTS, FL_DECLARE, FL_LEAD, FL_SUITS, FL_TASK};
 use crate::roles::client::LocalClient;
@@ -92,16 +92,15 @@ impl LoadedProtocol {
         let declared: DeclarationText =
             library.with(|part| part.json(&part.must(FL_DECLARE, "", &[], Means::default())?))?;
         let slots = declared.slots.iter().map(|slot| {
-            let (of, name) = (library.clone(), slot.name().to_string());
-            let own = move |task: &Task| of.task(&name, task).unwrap_or_else(|_| task.clone());
-            slot.spec(if slot.own_task {
-                TaskMap::new(own)
-            } else {
-                TaskMap::default()
-            })
+            let (of, mut spec) = (library.clone(), slot.slot.clone());
+            let own = move |task: &Task| of.task(spec.name, task).unwrap_or_else(|_| task.clone());
+            if slot.own_task {
+                spec.task = TaskMap::new(own);
+            }
+            spec
         });
-        let slots = slots.collect::<Result<Vec<_>>>().context(who)?;
-        let exchanges = declared.exchanges.iter().map(|of| of.spec());
+        let slots = slots.collect();
+        let exchanges = declared.exchanges.iter().map(typed);
         let exchanges = exchanges.collect::<Result<Vec<_>>>().context(who)?;
         let mut protocol = Self {
             library,

@@ -89,7 +89,7 @@ impl Callee for LocalProtocol {
                 let declared = self.protocol.declare();
                 host.json(&DeclarationText {
                     slots: declared.slots.iter().map(Into::into).collect(),
-                    exchanges: declared.specs().map(Into::into).collect(),
+                    exchanges: declared.specs().cloned().collect(),
                     grows: declared.grows.map(Into::into),
                     begins_with: declared.begins_with.clone(),
                     loads: (declared.loads).map(|of| [of.slot.into(), of.setting.into(), of.file]),

@@ -1,10 +1,12 @@
 //! [`Exchange`] and [`ExchangeSpec`]: one request of the server with the clients' answers, and its
 //! properties before a run.
 
+use crate::kept_text::{self, Name};
 use crate::message::{Message, MessageType, Nothing, VoteSensitivity};
 use crate::privacy::{DataDependence, MinibatchSampling};
 use crate::{COUNTS, Result};
 use anyhow::Context;
+use serde::{Deserialize, Serialize};
 use std::marker::PhantomData;
 
 /// An exchange: its label, the message to a client (`D`), and the client's answer (`U`).
@@ -71,70 +73,110 @@ impl<D: Message, U: Message> Exchange<D, U> {
 }
 
 /// The properties of an exchange that are known before a run. Made by [`crate::Declared`].
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ExchangeSpec {
     /// The label.
-    pub label: &'static str,
+    #[serde(deserialize_with = "kept_text::name")]
+    pub label: Name,
     /// Kind of the message to the clients.
-    pub down: &'static str,
+    #[serde(deserialize_with = "kept_text::name")]
+    pub down: Name,
     /// Kind of the answer.
-    pub up: &'static str,
+    #[serde(deserialize_with = "kept_text::name")]
+    pub up: Name,
     /// The type of the message to the clients.
+    #[serde(skip, default = "MessageType::of::<Nothing>")]
     pub request: &'static MessageType,
     /// The type of the answer.
+    #[serde(skip, default = "MessageType::of::<Nothing>")]
     pub answer: &'static MessageType,
     /// How many times the exchange takes place.
     pub times: usize,
     /// The largest number of samples that it concerns; `usize::MAX` for all public ones.
+    #[serde(with = "all_or", default = "all_or::all")]
     pub rows: usize,
     /// Whether the run generates the samples; otherwise they are public ones.
+    #[serde(default)]
     pub made: bool,
     /// The number of models or voters whose results one answer holds.
     pub voices: usize,
     /// The number of messages, such as models, in one message to a client.
     pub copies: usize,
     /// The slot of the model whose parameters are sent, if any.
-    pub model: &'static str,
+    #[serde(deserialize_with = "kept_text::name")]
+    pub model: Name,
     /// The groups of its parameters that are sent ([`crate::parameters_in`]); all if empty.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shares: Vec<String>,
     /// How the answer depends on a client's own data.
+    #[serde(default)]
     pub flow: DataDependence,
     /// The slot of the selector that picks the clients. All clients take part if it is empty or
     /// `None`.
-    pub cohort: Option<&'static str>,
+    #[serde(default, deserialize_with = "kept_text::no_name")]
+    pub cohort: Option<Name>,
     /// The aggregator that combines the answers.
+    #[serde(default)]
     pub aggregator: Option<AggregatorUse>,
     /// The slot of the aggregator that gets the sum of the answers as one message.
-    pub sums_into: Option<&'static str>,
+    #[serde(default, deserialize_with = "kept_text::no_name")]
+    pub sums_into: Option<Name>,
     /// Whether the protocol itself needs each sender's number of examples per class.
+    #[serde(default)]
     pub class_counts: bool,
     /// Whether the client trains a model on its own examples for the answer.
+    #[serde(default)]
     pub trains: bool,
     /// Whether the client uses the rows that it has held back for its answer
     /// ([`crate::Client::held_out`]).
+    #[serde(default)]
     pub held_out: bool,
     /// Whether the answer is a change of the parameters that the client was sent.
+    #[serde(default)]
     pub change: bool,
     /// The exchange takes place only if this slot is filled.
-    pub needs: Option<&'static str>,
+    #[serde(default, deserialize_with = "kept_text::no_name")]
+    pub needs: Option<Name>,
     /// The exchange takes place only if this slot is empty.
-    pub unless: Option<&'static str>,
+    #[serde(default, deserialize_with = "kept_text::no_name")]
+    pub unless: Option<Name>,
     /// The exchange takes place only if the part in this slot requests it.
-    pub requested_by: Option<&'static str>,
+    #[serde(default, deserialize_with = "kept_text::no_name")]
+    pub requested_by: Option<Name>,
     /// The number of released votes that one unit of data can change, if it is known before a run.
+    #[serde(default)]
     pub votes: Option<VoteSensitivity>,
 }
 
 /// The aggregator that combines the answers of an exchange.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Serialize, Deserialize)]
+#[serde(transparent)]
 pub struct AggregatorUse {
     /// Its slot.
-    pub slot: &'static str,
+    #[serde(deserialize_with = "kept_text::name")]
+    pub slot: Name,
 }
 
 impl std::fmt::Debug for AggregatorUse {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.slot)
+    }
+}
+
+/// All public samples cross as `null`.
+mod all_or {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub fn all() -> usize {
+        usize::MAX
+    }
+
+    pub fn serialize<S: Serializer>(rows: &usize, to: S) -> Result<S::Ok, S::Error> {
+        (*rows != usize::MAX).then_some(rows).serialize(to)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<usize, D::Error> {
+        Ok(Option::deserialize(from)?.unwrap_or_else(all))
     }
 }
 

@@ -1,6 +1,7 @@
 //! [`Observer`]s of a run, their [`UnpricedDisclosures`], and the [`Protection`] against each.
 
 use super::{Guarantee, MinibatchSampling, Noise, UpperBound, short};
+use crate::kept_text::{self, Name};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{Display, Formatter};
@@ -44,33 +45,42 @@ impl Display for Observer {
 /// How a client's answer depends on its own data, as the protocol declares. By default every
 /// observer sees the answer without a price, because the server sends and keeps values made from
 /// it.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct DataDependence {
     /// It does not depend on the client's own data.
     pub public: bool,
     /// The answer depends on them only through earlier results of the mechanism in one of these
     /// slots, such as a private sample.
+    #[serde(deserialize_with = "kept_text::names")]
     pub through: Vec<&'static str>,
     /// The answer is post-processing of a model that was trained through the mechanism in one of
     /// these slots; counts that travel with it are not.
+    #[serde(deserialize_with = "kept_text::names")]
     pub learnt_through: Vec<&'static str>,
     /// The client releases the answer through the mechanisms in these slots.
+    #[serde(deserialize_with = "kept_text::names")]
     pub releases: Vec<&'static str>,
     /// The mechanism in this slot releases the steps of a training.
+    #[serde(deserialize_with = "kept_text::name_with")]
     pub steps: Option<(&'static str, MinibatchSampling)>,
     /// If one of these slots is filled, part of the answer bypasses those mechanisms.
+    #[serde(deserialize_with = "kept_text::names")]
     pub beside: Vec<&'static str>,
     /// Whether those mechanisms release only a part of the answer.
     pub partly: bool,
     /// The server releases its result from the answers through the mechanism in one of these slots,
     /// before another observer sees it.
+    #[serde(deserialize_with = "kept_text::names")]
     pub at_server: Vec<&'static str>,
     /// The exchange whose release covers what the server learns from this answer, if not its own.
-    pub released_with: Option<&'static str>,
+    #[serde(deserialize_with = "kept_text::no_name")]
+    pub released_with: Option<Name>,
     /// The server sends derived values back to clients before that release.
     pub sent_back_unreleased: bool,
     /// How earlier stages taught models that this answer may come from: for each training the
     /// slots of the mechanisms that it went through.
+    #[serde(skip)]
     pub taught_before: Vec<Vec<&'static str>>,
 }
 
