@@ -39,7 +39,6 @@
 )]
 
 mod ask;
-mod auxiliary;
 mod caller;
 mod context_json;
 mod data_sets;
