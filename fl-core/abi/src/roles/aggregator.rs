@@ -6,7 +6,7 @@ use crate::host::{Answer, PartHandle, like};
 use crate::library::{Host, InboxBuffer, Input};
 use crate::marshal::{OutgoingMessage, content};
 use crate::raw::*;
-use anyhow::{Context, bail};
+use anyhow::Context;
 use fl_roles::__private::Sealed;
 use fl_roles::__private::loss_of;
 use fl_roles::message::{self, AnyMessage, Erased, Logits, MessageType, Params, View};
@@ -28,26 +28,42 @@ struct AggregatorText {
     folds: bool,
 }
 
-impl AggregatorText {
-    fn known(&self) -> Result<()> {
-        let needs = ["samples", "class_counts", "training_loss", "sent"];
-        let claims = [
-            "order_free",
-            "weight_scale_free",
-            "weight_free",
-            "within_hull",
-            "of_mean",
-        ];
-        for (list, known, what) in [
-            (&self.needs, &needs[..], "need"),
-            (&self.claims, &claims[..], "claim"),
-        ] {
-            if let Some(bad) = list.iter().find(|n| !known.contains(&n.as_str())) {
-                bail!("no {what} is called `{bad}`; known: {}", known.join(", "));
-            }
-        }
-        Ok(())
+/// Facts of a `T` by their names in the text.
+type Facts<T> = [(&'static str, fn(&mut T) -> &mut bool)];
+
+const NEEDS: &Facts<RequiredInputs> = &[
+    ("samples", |of| &mut of.samples),
+    ("class_counts", |of| &mut of.class_counts),
+    ("training_loss", |of| &mut of.training_loss),
+    ("sent", |of| &mut of.sent),
+];
+
+const CLAIMS: &Facts<Properties> = &[
+    ("order_free", |of| &mut of.order_free),
+    ("weight_scale_free", |of| &mut of.weight_scale_free),
+    ("weight_free", |of| &mut of.weight_free),
+    ("within_hull", |of| &mut of.within_hull),
+    ("of_mean", |of| &mut of.of_mean),
+];
+
+/// The names of the facts that hold.
+fn named<T>(mut of: T, all: &Facts<T>) -> Vec<String> {
+    let holding = all.iter().filter(|(_, fact)| *fact(&mut of));
+    holding.map(|(name, _)| name.to_string()).collect()
+}
+
+/// What holds if these are the facts that do.
+fn stated<T: Default>(names: &[String], all: &Facts<T>, what: &str) -> Result<T> {
+    let mut of = T::default();
+    for name in names {
+        let fact = all.iter().find(|(known, _)| known == name);
+        let (_, fact) = fact.with_context(|| {
+            let known: Vec<&str> = all.iter().map(|(name, _)| *name).collect();
+            format!("no {what} is called `{name}`; known: {}", known.join(", "))
+        })?;
+        *fact(&mut of) = true;
     }
+    Ok(of)
 }
 
 /// Is every number finite and the message sane? Quickly, if it is.
@@ -89,23 +105,9 @@ impl RemoteAggregator {
         output: &'static MessageType,
     ) -> Result<Self> {
         let about: AggregatorText = remote.value(FL_DESCRIBE, "", &[])?.unwrap_or_default();
-        remote.named(about.known())?;
-        let claims = |name: &str| about.claims.iter().any(|n| n == name);
-        let needs = |name: &str| about.needs.iter().any(|n| n == name);
         Ok(Self {
-            needs: RequiredInputs {
-                samples: needs("samples"),
-                class_counts: needs("class_counts"),
-                training_loss: needs("training_loss"),
-                sent: needs("sent"),
-            },
-            claims: Properties {
-                order_free: claims("order_free"),
-                weight_scale_free: claims("weight_scale_free"),
-                weight_free: claims("weight_free"),
-                within_hull: claims("within_hull"),
-                of_mean: claims("of_mean"),
-            },
+            needs: remote.named(stated(&about.needs, NEEDS, "need"))?,
+            claims: remote.named(stated(&about.claims, CLAIMS, "claim"))?,
             robustness: about.robustness,
             folds: about.folds,
             remote,
@@ -327,25 +329,9 @@ fn round_of(
 
 /// What an aggregator says of itself.
 fn describe(host: &Host<'_>, part: &dyn AnyAggregator, folds: bool) -> Result<()> {
-    let (needs, claims) = (part.needs(), part.claims());
-    let named = |all: &[(&str, bool)]| -> Vec<String> {
-        let stated = all.iter().filter(|(_, is)| *is);
-        stated.map(|(name, _)| name.to_string()).collect()
-    };
     host.json(&AggregatorText {
-        needs: named(&[
-            ("samples", needs.samples),
-            ("class_counts", needs.class_counts),
-            ("training_loss", needs.training_loss),
-            ("sent", needs.sent),
-        ]),
-        claims: named(&[
-            ("order_free", claims.order_free),
-            ("weight_scale_free", claims.weight_scale_free),
-            ("weight_free", claims.weight_free),
-            ("within_hull", claims.within_hull),
-            ("of_mean", claims.of_mean),
-        ]),
+        needs: named(part.needs(), NEEDS),
+        claims: named(part.claims(), CLAIMS),
         robustness: part.robustness(),
         folds,
     })
