@@ -5,30 +5,17 @@ use super::raw::{
     FlLibrary, FlMessage, FlTensor, FlText,
 };
 use anyhow::{Context, bail, ensure};
+pub(super) use fl_roles::__private::plain;
 use fl_roles::message::{
     AnyMessage, Bits, Erased, Logits, Message, MessageType, NamedTensors, Params, TensorMap, View,
 };
 use fl_roles::{AnyInbox, ClientId, ClientMessage, Result};
-use ndarray::{ArrayRef, ArrayViewD, Axis, Dimension, IxDyn, ShapeBuilder};
+use ndarray::{ArrayRef, ArrayViewD, ArrayViewMutD, Axis, Dimension, IxDyn, ShapeBuilder};
 use std::ffi::c_void;
 use std::mem::{MaybeUninit, offset_of};
 
 /// The longest text that is read from the other side.
 pub(super) const LONGEST: usize = 16 << 20;
-
-/// A text of the other side, to be shown: no control characters, which a terminal would obey, but
-/// line ends.
-pub(super) fn plain(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        if c.is_control() && c != '\n' {
-            out.extend(c.escape_default())
-        } else {
-            out.push(c)
-        }
-    }
-    out
-}
 
 impl FlLibrary {
     /// A table of this interface without any function yet.
@@ -84,6 +71,16 @@ impl FlHost {
 }
 
 impl FlInput {
+    /// Borrows its text and messages: the result must not outlive them.
+    pub(super) fn of(text: &str, messages: &[FlMessage]) -> Self {
+        Self {
+            size: size_of::<Self>(),
+            text: FlText::of(text),
+            messages: messages.as_ptr(),
+            count: messages.len(),
+        }
+    }
+
     /// One of the other side.
     ///
     /// # Errors
@@ -105,6 +102,21 @@ impl FlMessage {
     /// The training loss, if there is one.
     pub(super) fn loss(&self) -> Option<f64> {
         (!self.training_loss.is_nan()).then_some(self.training_loss)
+    }
+
+    /// Its envelope, around a body.
+    ///
+    /// # Safety
+    /// As [`FlMessage::counts`].
+    pub(super) unsafe fn mail<T>(&self, body: T) -> ClientMessage<T> {
+        ClientMessage {
+            from: self.from,
+            weight: self.weight,
+            // SAFETY: as the caller says.
+            class_counts: unsafe { self.counts() }.map(<[u32]>::to_vec),
+            training_loss: self.loss(),
+            body,
+        }
     }
 
     /// The sender's examples of each class, if they are there.
@@ -213,6 +225,57 @@ fn tensor(name: &str, view: &View<'_>) -> FlTensor {
             dimensions: 1,
             dtype: FL_U8,
         },
+    }
+}
+
+/// The type's number.
+pub(super) fn dtype(view: &View<'_>) -> u32 {
+    match view {
+        View::F32(_) => FL_F32,
+        View::F64(_) => FL_F64,
+        View::U32(_) => FL_U32,
+        View::U8(_) => FL_U8,
+        View::I64(_) => FL_I64,
+        View::Bits(_) => FL_BITS,
+    }
+}
+
+/// Writes the numbers of a tensor there, in row order.
+///
+/// # Safety
+/// At `to` is room for all numbers, aligned and not shared.
+pub(super) unsafe fn write(view: &View<'_>, to: *mut u8) {
+    /// # Safety
+    /// As [`write()`].
+    unsafe fn copy<T: Copy>(view: &ArrayViewD<'_, T>, to: *mut u8) {
+        if let Some(all) = view.as_slice() {
+            // SAFETY: as the caller says.
+            unsafe { copy_all(all, to) };
+            return;
+        }
+        // SAFETY: as the caller says.
+        let mut room = unsafe { ArrayViewMutD::from_shape_ptr(view.raw_dim(), to.cast()) };
+        room.assign(view);
+    }
+    /// # Safety
+    /// As [`write()`].
+    unsafe fn copy_all<T: Copy>(all: &[T], to: *mut u8) {
+        // SAFETY: as the caller says.
+        unsafe {
+            to.cast::<T>()
+                .copy_from_nonoverlapping(all.as_ptr(), all.len())
+        };
+    }
+    // SAFETY: as the caller says.
+    unsafe {
+        match view {
+            View::F32(a) => copy(a, to),
+            View::F64(a) => copy(a, to),
+            View::U32(a) => copy(a, to),
+            View::U8(b) => copy_all(b, to),
+            View::I64(a) => copy(a, to),
+            View::Bits(b) => copy_all(b.packed(), to),
+        }
     }
 }
 

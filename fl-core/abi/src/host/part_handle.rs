@@ -117,12 +117,7 @@ impl Functions {
     ) -> (i32, Answer) {
         match self {
             Self::Here(table) => {
-                let input = FlInput {
-                    size: size_of::<FlInput>(),
-                    text: FlText::of(text),
-                    messages: messages.as_ptr(),
-                    count: messages.len(),
-                };
+                let input = FlInput::of(text, messages);
                 call.run(|host| {
                     // SAFETY: the part is the library's own, no other call uses it, and
                     // everything handed over lives through the call.

@@ -2,8 +2,8 @@
 
 use super::shared_memory::{AnswerRooms, Mailbox, SharedMemory};
 use super::{
-    CallRequest, Incoming, LONGEST, Operation, OwnedMessage, ProcessMessage, Reply, copied, frame,
-    shared, shared_tensors, with_owned,
+    CallRequest, Incoming, LONGEST, Operation, OwnedMessage, ProcessMessage, Reply, SharedMessage,
+    copied, frame, shared, shared_tensors, with_owned,
 };
 use crate::ask::ErrorText;
 use crate::caller::Means;
@@ -119,6 +119,20 @@ fn text_of(refused: Refused) -> String {
 fn closed(error: &anyhow::Error) -> bool {
     let io = error.downcast_ref::<std::io::Error>();
     io.is_some_and(|e| [ErrorKind::UnexpectedEof, ErrorKind::ConnectionReset].contains(&e.kind()))
+}
+
+/// Which part is to do which operation, and the text of it.
+type Asked<'a> = (*mut c_void, u32, &'a str);
+
+fn run(
+    functions: Functions,
+    (part, operation, text): Asked<'_>,
+    letters: &[OutgoingMessage<'_, '_>],
+    call: Call<'_>,
+) -> (i32, Answer) {
+    with_messages(letters, |messages| {
+        functions.call_raw(part, operation, text, messages, call)
+    })
 }
 
 struct Child<'e> {
@@ -262,21 +276,21 @@ impl Child<'_> {
         };
         self.area.see(ask.room)?;
         let stream = ask.key.map(|key| Stream::from_key(key.into_array()));
-        let call =
-            || Call::new("a library", stream.as_ref(), Some(self.exec)).with_noise(ask.noise);
+        let call = Call::new("a library", stream.as_ref(), Some(self.exec)).with_noise(ask.noise);
         let say = |text| Reply {
             code: FL_OK,
             text: Some(text),
             ..Reply::default()
         };
-        let (code, answer) = match &ask.what {
+        let mut called = 0;
+        let (code, answer) = match ask.what {
             Operation::Interface => return Ok(say(interface.to_string())),
             Operation::Describe => return Ok(say(functions.describe()?)),
             Operation::Create {
                 index,
                 settings,
                 task,
-            } => functions.create_raw(*index, settings, task, false, call()),
+            } => functions.create_raw(index, &settings, &task, false, call),
             Operation::Call {
                 part,
                 operation,
@@ -284,60 +298,23 @@ impl Child<'_> {
             } => {
                 // 0 stands for the library itself
                 ensure!(
-                    *part == 0 || self.parts.contains(part),
+                    part == 0 || self.parts.contains(&part),
                     "that part no longer exists"
                 );
+                called = part;
+                let asked = (part as *mut c_void, operation, &*text);
                 if ask.answers {
-                    let (part, operation) = (*part, *operation);
-                    let (text, messages) = (text.clone(), copied(&self.area, ask.messages)?);
-                    let exec = self.exec;
-                    let outcome = {
-                        let to = ToProgram(RefCell::new(&mut *self));
-                        with_owned(&messages, |letters| {
-                            with_messages(letters, |messages| {
-                                let call = Call::new("a library", stream.as_ref(), Some(exec));
-                                let call = call.with_noise(ask.noise).with_answers(&to);
-                                let part = part as *mut c_void;
-                                functions.call_raw(part, operation, &text, messages, call)
-                            })
-                        })
-                    };
-                    return self.told(part, outcome.0, outcome.1);
+                    let messages = copied(&self.area, ask.messages)?;
+                    let to = ToProgram(RefCell::new(&mut *self));
+                    let call = call.with_answers(&to);
+                    with_owned(&messages, |letters| run(functions, asked, letters, call))
+                } else {
+                    self.call(functions, asked, &ask.messages, call)?
                 }
-                let mut bodies: Vec<NamedTensors<'_>> = Vec::new();
-                for message in &ask.messages {
-                    let body = message.tensors.iter().map(|tensor| {
-                        // SAFETY: the program waits for the answer, and writes nothing meanwhile.
-                        let view = unsafe { self.area.view(tensor) }?;
-                        Ok((tensor.name.as_str().into(), view))
-                    });
-                    bodies.push(body.collect::<Result<_>>()?);
-                }
-                let letters =
-                    ask.messages
-                        .iter()
-                        .zip(&bodies)
-                        .map(|(m, tensors)| OutgoingMessage {
-                            from: m.from,
-                            weight: m.weight,
-                            class_counts: m.class_counts.as_deref(),
-                            training_loss: m.training_loss,
-                            tensors,
-                        });
-                let letters: Vec<OutgoingMessage<'_, '_>> = letters.collect();
-                let given = ask.messages.iter().flat_map(|message| &message.tensors);
-                let rooms = AnswerRooms::behind(&self.area, given)?;
-                let outcome = with_messages(&letters, |messages| {
-                    let (part, call) = (*part as *mut c_void, call().with_rooms(&rooms));
-                    functions.call_raw(part, *operation, text, messages, call)
-                });
-                let length = rooms.length();
-                self.area.see(length)?;
-                outcome
             }
             Operation::Drop { part } => {
-                if self.parts.remove(part) {
-                    functions.drop_raw("a library", *part as *mut c_void);
+                if self.parts.remove(&part) {
+                    functions.drop_raw("a library", part as *mut c_void);
                 }
                 return Ok(Reply::default());
             }
@@ -345,11 +322,34 @@ impl Child<'_> {
                 anyhow::bail!("an answer without a request")
             }
         };
-        let part = match ask.what {
-            Operation::Call { part, .. } => part,
-            _ => 0,
-        };
-        self.told(part, code, answer)
+        self.told(called, code, answer)
+    }
+
+    /// Does an operation that asks the program nothing, so that its messages stay where they are.
+    fn call(
+        &mut self,
+        functions: Functions,
+        asked: Asked<'_>,
+        messages: &[SharedMessage],
+        call: Call<'_>,
+    ) -> Result<(i32, Answer)> {
+        let mut bodies: Vec<NamedTensors<'_>> = Vec::with_capacity(messages.len());
+        for message in messages {
+            let body = message.tensors.iter().map(|tensor| {
+                // SAFETY: the program waits for the answer, and writes nothing meanwhile.
+                let view = unsafe { self.area.view(tensor) }?;
+                Ok((tensor.name.as_str().into(), view))
+            });
+            bodies.push(body.collect::<Result<_>>()?);
+        }
+        let letters = messages.iter().zip(&bodies);
+        let letters: Vec<_> = letters.map(|(of, body)| of.letter(body)).collect();
+        let given = messages.iter().flat_map(|message| &message.tensors);
+        let rooms = AnswerRooms::behind(&self.area, given)?;
+        let outcome = run(functions, asked, &letters, call.with_rooms(&rooms));
+        let length = rooms.length();
+        self.area.see(length)?;
+        Ok(outcome)
     }
 
     /// What a call of `part` gave.

@@ -27,17 +27,17 @@ pub use parent::{IsolatedLibrary, Process};
 pub(crate) use shared_memory::AnswerRooms;
 
 use super::ask::ErrorText;
-use super::marshal::{OutgoingMessage, slice, view};
+use super::marshal::{OutgoingMessage, dtype, slice, view};
 use super::raw::FlMessage;
 use anyhow::ensure;
 use counted::{counted, counted_if_any, unpacked};
 use fl_roles::Result;
-use fl_roles::message::{NamedTensors, Tensor};
+use fl_roles::message::{NamedTensors, Tensor, View};
 use fl_roles::privacy::Noise;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteArray;
-use shared_memory::{Listener, Mail, Mailbox, SharedMemory, dtype};
+use shared_memory::{Listener, Mail, Mailbox, SharedMemory};
 use std::io::{BufReader, Error, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -131,6 +131,19 @@ struct SharedMessage {
     tensors: Vec<SharedTensor>,
 }
 
+impl SharedMessage {
+    /// As a library gets it, with these tensors.
+    fn letter<'a, 'n>(&'a self, tensors: &'a NamedTensors<'n>) -> OutgoingMessage<'a, 'n> {
+        OutgoingMessage {
+            from: self.from,
+            weight: self.weight,
+            class_counts: self.class_counts.as_deref(),
+            training_loss: self.training_loss,
+            tensors,
+        }
+    }
+}
+
 /// A tensor in the shared memory, in row order.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct SharedTensor {
@@ -210,61 +223,36 @@ fn with_owned<R>(messages: &[OwnedMessage], f: impl FnOnce(&[OutgoingMessage<'_,
     });
     let bodies: Vec<_> = bodies.collect();
     let letters = messages.iter().zip(&bodies);
-    let letters = letters.map(|(message, tensors)| OutgoingMessage {
-        from: message.facts.from,
-        weight: message.facts.weight,
-        class_counts: message.facts.class_counts.as_deref(),
-        training_loss: message.facts.training_loss,
-        tensors,
-    });
+    let letters = letters.map(|(message, tensors)| message.facts.letter(tensors));
     f(&letters.collect::<Vec<_>>())
 }
 
 /// Writes messages into the shared memory.
 fn shared(area: &mut SharedMemory, messages: &[FlMessage]) -> Result<Vec<SharedMessage>> {
-    let mut bodies = Vec::new();
-    for raw in messages {
+    let views = |raw: &FlMessage| {
         // SAFETY: the caller lends messages that are valid for the call.
         #[allow(unsafe_code, reason = "messages of the other side")]
-        let views = unsafe {
-            let tensors = slice(raw.tensors, raw.count);
-            tensors
-                .iter()
-                .map(|raw| view(raw))
-                .collect::<Result<Vec<_>>>()
-        }?;
-        bodies.push(views);
-    }
-    let bytes = bodies.iter().flatten().map(|(_, view)| view.bytes());
-    let (places, end) = SharedMemory::places(bytes)?;
-    area.reserve(end)?;
-    let mut places = places.into_iter();
-    let mut all = Vec::new();
-    for (raw, body) in messages.iter().zip(bodies) {
-        let mut tensors = Vec::with_capacity(body.len());
-        for ((name, view), at) in body.into_iter().zip(&mut places) {
-            area.write(at, &view)?;
-            tensors.push(SharedTensor {
-                name: name.into(),
-                dtype: dtype(&view),
-                shape: view.shape(),
-                at,
-            });
-        }
-        let counts = (!raw.class_counts.is_null()).then(|| {
+        let views = unsafe { slice(raw.tensors, raw.count) }
+            .iter()
+            .map(|raw| unsafe { view(raw) });
+        views.collect::<Result<Vec<_>>>()
+    };
+    let bodies = messages.iter().map(views).collect::<Result<Vec<_>>>()?;
+    let all = messages.iter().zip(written(area, &bodies)?);
+    Ok(all
+        .map(|(raw, tensors)| {
             // SAFETY: as above.
             #[allow(unsafe_code, reason = "messages of the other side")]
-            unsafe { slice(raw.class_counts, raw.classes as usize) }.to_vec()
-        });
-        all.push(SharedMessage {
-            from: raw.from,
-            weight: raw.weight,
-            class_counts: counts,
-            training_loss: raw.loss(),
-            tensors,
-        });
-    }
-    Ok(all)
+            let mail = unsafe { raw.mail(tensors) };
+            SharedMessage {
+                from: mail.from,
+                weight: mail.weight,
+                class_counts: mail.class_counts,
+                training_loss: mail.training_loss,
+                tensors: mail.body,
+            }
+        })
+        .collect())
 }
 
 /// Writes tensors into the shared memory.
@@ -272,18 +260,32 @@ fn shared_tensors(
     area: &mut SharedMemory,
     tensors: &[(String, Tensor)],
 ) -> Result<Vec<SharedTensor>> {
-    let views: Vec<_> = tensors.iter().map(|(n, t)| (n, t.view())).collect();
-    let (places, end) = SharedMemory::places(views.iter().map(|(_, view)| view.bytes()))?;
+    let views = tensors.iter().map(|(n, t)| (n.as_str(), t.view()));
+    Ok(written(area, &[views.collect()])?.remove(0))
+}
+
+/// Writes the tensors of each message into the shared memory.
+fn written(
+    area: &mut SharedMemory,
+    bodies: &[Vec<(&str, View<'_>)>],
+) -> Result<Vec<Vec<SharedTensor>>> {
+    let bytes = bodies.iter().flatten().map(|(_, view)| view.bytes());
+    let (places, end) = SharedMemory::places(bytes)?;
     area.reserve(end)?;
-    let mut all = Vec::with_capacity(views.len());
-    for ((name, view), at) in views.into_iter().zip(places) {
-        area.write(at, &view)?;
-        all.push(SharedTensor {
-            name: name.clone(),
-            dtype: dtype(&view),
-            shape: view.shape(),
-            at,
-        });
+    let mut places = places.into_iter();
+    let mut all = Vec::with_capacity(bodies.len());
+    for body in bodies {
+        let mut tensors = Vec::with_capacity(body.len());
+        for ((name, view), at) in body.iter().zip(&mut places) {
+            area.write(at, view)?;
+            tensors.push(SharedTensor {
+                name: (*name).into(),
+                dtype: dtype(view),
+                shape: view.shape(),
+                at,
+            });
+        }
+        all.push(tensors);
     }
     Ok(all)
 }

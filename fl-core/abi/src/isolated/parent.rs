@@ -1,9 +1,10 @@
 //! The program, which asks.
 
-use super::process::{IsolatedPart, LibraryProcess, fail};
+use super::process::{IsolatedPart, LibraryProcess};
 use super::{Operation, Reply};
 use crate::host::{Call, Refused, checked};
-use crate::raw::{FL_ERROR, FlHost, FlMessage, FlText};
+use crate::library::Host;
+use crate::raw::{FL_ERROR, FlHost, FlMessage};
 use anyhow::{Context, anyhow};
 use fl_roles::Result;
 use fl_roles::privacy::Noise;
@@ -212,11 +213,9 @@ impl IsolatedLibrary {
     ) -> i32 {
         let mut worker = self.worker(at);
         let answered = self.answered(&mut worker, number, what, asked, host);
-        let told = answered.and_then(|(running, reply)| running.hand_on(at, reply, host));
+        let told = answered.and_then(|(running, reply)| running.hand_on(at, reply, &Host(host)));
         told.unwrap_or_else(|error| {
-            let text = format!("{error:#}");
-            // SAFETY: the host waits for the end of its call.
-            unsafe { fail(host, "", &text) };
+            Host(host).fail("", &format!("{error:#}"));
             FL_ERROR
         })
     }
@@ -285,16 +284,11 @@ impl IsolatedLibrary {
 
 /// Passes lines of the log on to the host.
 fn log_to(host: &FlHost) -> impl FnMut(u32, &str) {
-    |level, line| {
-        if let Some(log) = host.log {
-            // SAFETY: the host's own function, context and call.
-            unsafe { log(host.context, level, FlText::of(line)) };
-        }
-    }
+    |level, line| Host(host).log(level, line)
 }
 
 impl CallInput<'_> {
-    const NOTHING: Self = Self {
+    pub(super) const NOTHING: Self = Self {
         key: None,
         noise: Noise::Seeded,
         answers: false,

@@ -11,9 +11,8 @@ use crate::caller::Means;
 use crate::host::{Answer, Answers, process_mark};
 use crate::library::asked::ask_other;
 use crate::library::{Host, Input};
-use crate::raw::{FL_OK, FlHost, FlText};
+use crate::raw::{FL_OK, FlHost};
 use anyhow::{anyhow, ensure};
-use fl_roles::privacy::Noise;
 use fl_roles::{Result, Stream};
 use serde_bytes::ByteArray;
 use std::cell::RefCell;
@@ -131,17 +130,7 @@ impl LibraryProcess {
         }
         self.go_on();
         let messages = shared(&mut self.area, asked.messages)?;
-        self.asked += 1;
-        let ask = CallRequest {
-            number: self.asked,
-            what,
-            key: asked.key.map(ByteArray::new),
-            noise: asked.noise,
-            answers: asked.answers,
-            messages,
-            room: self.area.len() as u64,
-        };
-        self.post(&ask)
+        self.send(what, asked, messages)
     }
 
     /// Waits for the answer until the call's time is over; what is logged until then is passed on. A
@@ -211,77 +200,60 @@ impl LibraryProcess {
             text,
             failed,
         };
-        self.send(what, vec![SharedMessage::of(tensors)])
+        self.send(what, CallInput::NOTHING, vec![SharedMessage::of(tensors)])
     }
 
-    /// Sends what is no question of the program's own.
-    fn send(&mut self, what: Operation, messages: Vec<SharedMessage>) -> Result<()> {
+    fn send(
+        &mut self,
+        what: Operation,
+        asked: CallInput<'_>,
+        messages: Vec<SharedMessage>,
+    ) -> Result<()> {
         self.asked += 1;
         let ask = CallRequest {
             number: self.asked,
             what,
-            key: None,
-            noise: Noise::Seeded,
-            answers: false,
+            key: asked.key.map(ByteArray::new),
+            noise: asked.noise,
+            answers: asked.answers,
             messages,
             room: self.area.len() as u64,
         };
-        self.post(&ask)
-    }
-
-    fn post(&mut self, ask: &CallRequest) -> Result<()> {
-        let (frame, to) = (frame(ask)?, &mut self.to);
+        let (frame, to) = (frame(&ask)?, &mut self.to);
         Ok(self.area.post(Mailbox::Requests, &frame, 0, to)?)
     }
 
     /// Hands a reply to the host as a library would.
-    pub fn hand_on(&mut self, worker: usize, reply: Reply, host: &FlHost) -> Result<i32> {
+    pub fn hand_on(&mut self, worker: usize, reply: Reply, host: &Host<'_>) -> Result<i32> {
         self.area.see(reply.room)?;
         for part in reply.parts {
-            let handle = IsolatedPart {
+            host.give(IsolatedPart {
                 worker,
                 number: self.number,
                 part,
-            };
-            if let Some(give) = host.part {
-                let handle = Box::into_raw(Box::new(handle));
-                // SAFETY: as above; it comes back to `drop`.
-                unsafe { give(host.context, handle.cast()) };
-            }
+            })?;
         }
         for tensor in &reply.tensors {
             let bytes = tensor.bytes()?;
             let from = self.area.address(tensor.at, bytes)?;
-            let room = host.tensor.map_or(std::ptr::null_mut(), |room| {
-                let (shape, n) = (tensor.shape.as_ptr(), tensor.shape.len() as u32);
-                // SAFETY: as above.
-                unsafe {
-                    let name = FlText::of(&tensor.name);
-                    room(host.context, name, tensor.dtype, n, shape)
-                }
-            });
+            let room = host.room(&tensor.name, tensor.dtype, &tensor.shape);
             if !room.is_null() && bytes > 0 {
                 // SAFETY: the host gave room for a tensor of this type and shape, and its bytes
                 // are shared.
-                unsafe { from.copy_to_nonoverlapping(room.cast(), bytes) };
+                unsafe { from.copy_to_nonoverlapping(room, bytes) };
             }
         }
-        if let (Some(draw), true) = (host.fill_uniform, reply.drew) {
-            let mut one = 0.0;
-            // SAFETY: as above; there is room for one number. What is drawn here tells the host's
-            // call that the library drew.
-            unsafe { draw(host.context, &raw mut one, 1) };
+        if reply.drew {
+            host.drew();
         }
-        if let (Some(text), Some(json)) = (host.text, &reply.text) {
-            // SAFETY: as above.
-            unsafe { text(host.context, FlText::of(json)) };
+        if let Some(json) = &reply.text {
+            host.text(json);
         }
         if let Some(misuse) = &reply.misuse {
             return Err(anyhow!("{misuse}"));
         }
         if let Some((setting, text)) = &reply.failure {
-            // SAFETY: as above.
-            unsafe { fail(host, setting, text) };
+            host.fail(setting, text);
         }
         Ok(reply.code)
     }
@@ -335,7 +307,8 @@ impl Answers for AskedBack<'_> {
         let told = || -> Result<Reply> {
             process.go_on();
             let messages = shared(&mut process.area, input.messages())?;
-            process.send(Operation::Back { operation, text }, messages)?;
+            let what = Operation::Back { operation, text };
+            process.send(what, CallInput::NOTHING, messages)?;
             let answer = process.hear(self.host, &mut |_, _| {})?;
             process.pause()?;
             Ok(answer)
@@ -354,7 +327,7 @@ impl Answers for AskedBack<'_> {
             return Err(error.map_or_else(|_| anyhow!("a protocol failed"), ErrorText::error));
         }
         // it is handed on as an answer of the library
-        process.hand_on(0, answer, reply.0).map(|_| true)
+        process.hand_on(0, answer, reply).map(|_| true)
     }
 }
 
@@ -367,14 +340,5 @@ impl SharedMessage {
             training_loss: None,
             tensors,
         }
-    }
-}
-
-/// # Safety
-/// The host waits for the end of its call.
-pub(super) unsafe fn fail(host: &FlHost, setting: &str, text: &str) {
-    if let Some(fail) = host.fail {
-        // SAFETY: as the caller says.
-        unsafe { fail(host.context, FlText::of(setting), FlText::of(text)) };
     }
 }

@@ -1,12 +1,13 @@
 //! Memory that two processes share.
 
 use super::{FRAME, SharedTensor, WAKE};
+use crate::marshal::write;
 use crate::raw::{FL_BITS, FL_F32, FL_F64, FL_I64, FL_U8, FL_U32};
 use anyhow::{Context, bail, ensure};
 use fl_roles::Result;
 use fl_roles::message::{Bits, View};
 use memmap2::{MmapOptions, MmapRaw};
-use ndarray::{ArrayView, ArrayViewD, ArrayViewMutD, IxDyn};
+use ndarray::{ArrayViewD, IxDyn};
 use std::fs::File;
 use std::io::Write;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -290,33 +291,9 @@ impl SharedMemory {
 
     /// Writes a tensor there, in row order.
     pub fn write(&mut self, at: usize, view: &View<'_>) -> Result<()> {
-        /// # Safety
-        /// At `to` is room for all numbers, aligned and not shared.
-        unsafe fn copy<T: Copy>(view: &ArrayViewD<'_, T>, to: *mut u8) {
-            if let Some(all) = view.as_slice() {
-                // SAFETY: as the caller says.
-                unsafe {
-                    to.cast::<T>()
-                        .copy_from_nonoverlapping(all.as_ptr(), all.len())
-                };
-                return;
-            }
-            // SAFETY: as the caller says.
-            let mut room = unsafe { ArrayViewMutD::from_shape_ptr(view.raw_dim(), to.cast()) };
-            room.assign(view);
-        }
         let to = self.address(at, view.bytes())?;
         // SAFETY: `address` has looked that there is room; the other side waits for our word.
-        unsafe {
-            match view {
-                View::F32(a) => copy(a, to),
-                View::F64(a) => copy(a, to),
-                View::U32(a) => copy(a, to),
-                View::U8(b) => copy(&ArrayView::from(&**b).into_dyn(), to),
-                View::I64(a) => copy(a, to),
-                View::Bits(b) => copy(&ArrayView::from(b.packed()).into_dyn(), to),
-            }
-        }
+        unsafe { write(view, to) };
         Ok(())
     }
 
@@ -464,21 +441,10 @@ impl<'a> AnswerRooms<'a> {
     }
 }
 
-/// The type's number.
-pub(super) fn dtype(view: &View<'_>) -> u32 {
-    match view {
-        View::F32(_) => FL_F32,
-        View::F64(_) => FL_F64,
-        View::U32(_) => FL_U32,
-        View::U8(_) => FL_U8,
-        View::I64(_) => FL_I64,
-        View::Bits(_) => FL_BITS,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ndarray::ArrayView;
 
     /// Reads what was written there by the other side, which has mapped the memory anew.
     fn bytes(area: &SharedMemory, at: usize, n: usize) -> Vec<u8> {

@@ -4,7 +4,7 @@ use crate::ask::ErrorText;
 use crate::caller::Means;
 use crate::host::{Answer, Call, checked};
 use crate::marshal::{OutgoingMessage, with_messages};
-use crate::raw::{FL_OK, FlHost, FlInput, FlText};
+use crate::raw::{FL_OK, FlHost, FlInput};
 use anyhow::Context;
 use fl_roles::Result;
 
@@ -22,12 +22,7 @@ pub(crate) fn ask_other(
         .call
         .context("only a protocol that leads or answers, and a trainer that fits, may ask the program for something")?;
     let (code, answer) = with_messages(letters, |messages| {
-        let input = FlInput {
-            size: size_of::<FlInput>(),
-            text: FlText::of(text),
-            messages: messages.as_ptr(),
-            count: messages.len(),
-        };
+        let input = FlInput::of(text, messages);
         Call::back(means).run_back(|sink| {
             // SAFETY: the other side's own function and context, in the middle of its call; what is
             // handed over lives through this one.

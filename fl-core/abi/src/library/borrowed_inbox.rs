@@ -107,14 +107,9 @@ unsafe fn mail<M>(
     raw: &FlMessage,
     body: impl FnOnce(&FlMessage) -> Result<M>,
 ) -> Result<ClientMessage<M>> {
-    Ok(ClientMessage {
-        from: raw.from,
-        weight: raw.weight,
-        // SAFETY: as the caller says.
-        class_counts: unsafe { raw.counts() }.map(<[u32]>::to_vec),
-        training_loss: raw.loss(),
-        body: body(raw).with_context(|| client(raw))?,
-    })
+    let body = body(raw).with_context(|| client(raw))?;
+    // SAFETY: as the caller says.
+    Ok(unsafe { raw.mail(body) })
 }
 
 fn client(raw: &FlMessage) -> String {

@@ -5,7 +5,7 @@ use super::borrowed_inbox::{BorrowedInbox, InboxBuffer};
 use super::threads::Threads;
 use crate::caller::{Callee, Means};
 use crate::host::{Answer, Answers};
-use crate::marshal::{OutgoingMessage, copied, message, message_of, slice, view};
+use crate::marshal::{OutgoingMessage, copied, dtype, message, message_of, slice, view, write};
 use crate::marshal_data::bytes_named;
 use crate::raw::*;
 use anyhow::{Context, ensure};
@@ -120,15 +120,9 @@ impl Input<'_> {
         at: usize,
         of: &'static MessageType,
     ) -> Result<fl_roles::ClientMessage<Erased>> {
-        let raw = self.raw(at)?;
-        Ok(fl_roles::ClientMessage {
-            from: raw.from,
-            weight: raw.weight,
-            // SAFETY: as `text`.
-            class_counts: unsafe { raw.counts() }.map(<[u32]>::to_vec),
-            training_loss: raw.loss(),
-            body: self.message_of(at, of)?,
-        })
+        let body = self.message_of(at, of)?;
+        // SAFETY: as `text`.
+        Ok(unsafe { self.raw(at)?.mail(body) })
     }
 }
 
@@ -199,10 +193,18 @@ impl Host<'_> {
         Ok(())
     }
 
-    pub(crate) fn fail(&self, text: &str) {
+    pub(crate) fn fail(&self, setting: &str, text: &str) {
         if let Some(f) = self.0.fail {
             // SAFETY: as `text`.
-            unsafe { f(self.0.context, FlText::EMPTY, FlText::of(text)) }
+            unsafe { f(self.0.context, FlText::of(setting), FlText::of(text)) }
+        }
+    }
+
+    #[cfg(unix)]
+    pub(crate) fn log(&self, level: u32, line: &str) {
+        if let Some(f) = self.0.log {
+            // SAFETY: as `text`.
+            unsafe { f(self.0.context, level, FlText::of(line)) }
         }
     }
 
@@ -218,58 +220,21 @@ impl Host<'_> {
     }
 
     fn tensor(&self, name: &str, view: &View<'_>) -> Result<()> {
-        let f = self.0.tensor.context("the host takes no tensors")?;
-        let (dtype, length) = match view {
-            View::F32(_) => (FL_F32, [0]),
-            View::F64(_) => (FL_F64, [0]),
-            View::U32(_) => (FL_U32, [0]),
-            View::U8(b) => (FL_U8, [b.len()]),
-            View::I64(_) => (FL_I64, [0]),
-            View::Bits(_) => (FL_BITS, [0]),
-        };
-        let shape = view.table().unwrap_or(&length);
-        // SAFETY: as `text`; `shape` has as many numbers as it says.
-        let room = unsafe {
-            f(
-                self.0.context,
-                FlText::of(name),
-                dtype,
-                shape.len() as u32,
-                shape.as_ptr(),
-            )
-        };
+        let bytes = [view.bytes()];
+        let room = self.room(name, dtype(view), view.table().unwrap_or(&bytes));
         ensure!(!room.is_null(), "the host refused tensor `{name}`");
-        /// # Safety
-        /// There is room for the view's numbers at `room`.
-        unsafe fn put<T: Copy>(room: *mut c_void, view: &ndarray::ArrayViewD<'_, T>) {
-            let room = room.cast::<T>();
-            match view.as_slice() {
-                // SAFETY: as the caller says; the host's memory is not ours.
-                Some(s) => unsafe { room.copy_from_nonoverlapping(s.as_ptr(), s.len()) },
-                None => {
-                    for (i, x) in view.iter().enumerate() {
-                        // SAFETY: as the caller says.
-                        unsafe { room.add(i).write(*x) };
-                    }
-                }
-            }
-        }
         // SAFETY: the host made room for this type and shape.
-        unsafe {
-            match view {
-                View::F32(a) => put(room, a),
-                View::F64(a) => put(room, a),
-                View::U32(a) => put(room, a),
-                View::U8(b) => room
-                    .cast::<u8>()
-                    .copy_from_nonoverlapping(b.as_ptr(), b.len()),
-                View::I64(a) => put(room, a),
-                View::Bits(b) => room
-                    .cast::<u8>()
-                    .copy_from_nonoverlapping(b.packed().as_ptr(), b.packed().len()),
-            }
-        }
+        unsafe { write(view, room) };
         Ok(())
+    }
+
+    /// Room for a tensor of the answer; NULL: the host refuses it.
+    pub(crate) fn room(&self, name: &str, dtype: u32, shape: &[usize]) -> *mut u8 {
+        self.0.tensor.map_or(std::ptr::null_mut(), |room| {
+            let (name, n) = (FlText::of(name), shape.len() as u32);
+            // SAFETY: as `text`; `shape` has as many numbers as it says.
+            unsafe { room(self.0.context, name, dtype, n, shape.as_ptr()) }.cast()
+        })
     }
 
     /// Gives a state, unless it is empty.
@@ -286,9 +251,14 @@ impl Host<'_> {
     /// # Errors
     /// If the host takes none.
     pub fn part(&self, part: Box<dyn Callee>) -> Result<()> {
+        self.give(part)
+    }
+
+    /// As [`Host::part`], of what stands for a part.
+    pub(crate) fn give<T>(&self, part: T) -> Result<()> {
         let f = self.0.part.context("the host takes no parts")?;
         let part = Box::into_raw(Box::new(part));
-        // SAFETY: the host's own function and its context; it gives the part back to `drop_part`.
+        // SAFETY: the host's own function and its context; it gives the part back once.
         unsafe { f(self.0.context, part.cast()) };
         Ok(())
     }

@@ -86,7 +86,7 @@ pub(crate) unsafe fn guarded(
         Ok(Ok(true)) => FL_OK,
         Ok(Ok(false)) => FL_UNKNOWN,
         Ok(Err(error)) => {
-            host.fail(&format!("{error:#}"));
+            host.fail("", &format!("{error:#}"));
             match error.downcast_ref::<Problem>() {
                 Some(Problem::Unpriced(_)) => FL_UNPRICED,
                 Some(Problem::Shape(_)) => FL_SHAPE,
@@ -99,7 +99,7 @@ pub(crate) unsafe fn guarded(
                 .downcast_ref::<&str>()
                 .map(|s| (*s).to_string())
                 .or_else(|| panic.downcast_ref::<String>().cloned());
-            host.fail(&text.unwrap_or_else(|| "without a text".into()));
+            host.fail("", &text.unwrap_or_else(|| "without a text".into()));
             std::mem::forget(panic); // its own `drop` might panic again
             FL_PANIC
         }
