@@ -223,6 +223,15 @@ impl dyn AnyAggregator {
     }
 }
 
+/// Methods that are the same with Rust types and without.
+macro_rules! passes_on {
+    ($($name:ident(&$($by:ident)? $(, $arg:ident: $of:ty)*) -> $out:ty;)+) => {
+        $(fn $name(&$($by)? self $(, $arg: $of)*) -> $out {
+            self.0.$name($($arg),*)
+        })+
+    };
+}
+
 impl<I: Message, O: Message> AnyAggregator for Typed<dyn Aggregator<In = I, Out = O>> {
     fn input(&self) -> &'static MessageType {
         MessageType::of::<I>()
@@ -242,20 +251,12 @@ impl<I: Message, O: Message> AnyAggregator for Typed<dyn Aggregator<In = I, Out 
     fn update(&mut self, round: &Round, folded: Erased) -> Result<Erased> {
         Ok(Box::new(self.0.update(round, folded.take()?)?))
     }
-    fn needs(&self) -> RequiredInputs {
-        self.0.needs()
-    }
-    fn claims(&self) -> Properties {
-        self.0.claims()
-    }
-    fn robustness(&self) -> Option<Robustness> {
-        self.0.robustness()
-    }
-    fn save(&self) -> Vec<u8> {
-        self.0.save()
-    }
-    fn load(&mut self, state: &[u8]) -> Result<()> {
-        self.0.load(state)
+    passes_on! {
+        needs(&) -> RequiredInputs;
+        claims(&) -> Properties;
+        robustness(&) -> Option<Robustness>;
+        save(&) -> Vec<u8>;
+        load(&mut, state: &[u8]) -> Result<()>;
     }
     fn typed(self: Box<Self>) -> std::result::Result<Box<dyn Any>, Box<dyn AnyAggregator>> {
         Ok(Box::new(self.0))
@@ -286,20 +287,12 @@ impl<I: Message, O: Message> Aggregator for Through<dyn AnyAggregator, (I, O)> {
     fn update(&mut self, round: &Round, folded: O) -> Result<O> {
         self.0.update(round, Box::new(folded))?.take()
     }
-    fn needs(&self) -> RequiredInputs {
-        self.0.needs()
-    }
-    fn claims(&self) -> Properties {
-        self.0.claims()
-    }
-    fn robustness(&self) -> Option<Robustness> {
-        self.0.robustness()
-    }
-    fn save(&self) -> Vec<u8> {
-        self.0.save()
-    }
-    fn load(&mut self, state: &[u8]) -> Result<()> {
-        self.0.load(state)
+    passes_on! {
+        needs(&) -> RequiredInputs;
+        claims(&) -> Properties;
+        robustness(&) -> Option<Robustness>;
+        save(&) -> Vec<u8>;
+        load(&mut, state: &[u8]) -> Result<()>;
     }
 }
 
@@ -343,14 +336,15 @@ impl<M: Message> AnyMechanism for Typed<dyn PrivacyMechanism<On = M>> {
     fn clip(&self, message: &mut dyn AnyMessage) -> Result<()> {
         self.0.clip(message.get_mut()?)
     }
-    fn norm_bound(&self) -> Option<f64> {
-        self.0.norm_bound()
+    passes_on! {
+        norm_bound(&) -> Option<f64>;
+        agree(&mut, largest: f32) -> ();
+        actual_cost(&, price: PrivacyEvent) -> PrivacyEvent;
+        save(&) -> Vec<u8>;
+        load(&mut, state: &[u8]) -> Result<()>;
     }
     fn range(&self, message: &dyn AnyMessage) -> Option<f32> {
         self.0.range(message.get().ok()?)
-    }
-    fn agree(&mut self, largest: f32) {
-        self.0.agree(largest);
     }
     fn price(&self, message: &dyn AnyMessage, cohort: &Cohort) -> Result<PrivacyEvent> {
         self.0.price(message.get()?, cohort)
@@ -371,15 +365,6 @@ impl<M: Message> AnyMechanism for Typed<dyn PrivacyMechanism<On = M>> {
             self.0.truncate(message, n);
         }
     }
-    fn actual_cost(&self, price: PrivacyEvent) -> PrivacyEvent {
-        self.0.actual_cost(price)
-    }
-    fn save(&self) -> Vec<u8> {
-        self.0.save()
-    }
-    fn load(&mut self, state: &[u8]) -> Result<()> {
-        self.0.load(state)
-    }
     fn typed(self: Box<Self>) -> std::result::Result<Box<dyn Any>, Box<dyn AnyMechanism>> {
         Ok(Box::new(self.0))
     }
@@ -390,14 +375,15 @@ impl<M: Message> PrivacyMechanism for Through<dyn AnyMechanism, M> {
     fn clip(&self, message: &mut M) -> Result<()> {
         self.0.clip(message)
     }
-    fn norm_bound(&self) -> Option<f64> {
-        self.0.norm_bound()
+    passes_on! {
+        norm_bound(&) -> Option<f64>;
+        agree(&mut, largest: f32) -> ();
+        actual_cost(&, price: PrivacyEvent) -> PrivacyEvent;
+        save(&) -> Vec<u8>;
+        load(&mut, state: &[u8]) -> Result<()>;
     }
     fn range(&self, message: &M) -> Option<f32> {
         self.0.range(message)
-    }
-    fn agree(&mut self, largest: f32) {
-        self.0.agree(largest);
     }
     fn price(&self, message: &M, cohort: &Cohort) -> Result<PrivacyEvent> {
         self.0.price(message, cohort)
@@ -410,15 +396,6 @@ impl<M: Message> PrivacyMechanism for Through<dyn AnyMechanism, M> {
     }
     fn truncate(&self, message: &mut M, n: usize) {
         self.0.truncate(message, n);
-    }
-    fn actual_cost(&self, price: PrivacyEvent) -> PrivacyEvent {
-        self.0.actual_cost(price)
-    }
-    fn save(&self) -> Vec<u8> {
-        self.0.save()
-    }
-    fn load(&mut self, state: &[u8]) -> Result<()> {
-        self.0.load(state)
     }
 }
 
@@ -453,11 +430,12 @@ impl<P: Pool + ?Sized> AnySelector for Typed<dyn Selector<Pool = P>> {
     fn pool(&self) -> &'static str {
         P::NAME
     }
-    fn fit(&mut self, own: &Examples, stream: &Stream) -> Result<()> {
-        self.0.fit(own, stream)
-    }
-    fn needs_scores(&self) -> bool {
-        self.0.needs_scores()
+    passes_on! {
+        fit(&mut, own: &Examples, stream: &Stream) -> Result<()>;
+        needs_scores(&) -> bool;
+        draw(&) -> SamplingScheme;
+        save(&) -> Vec<u8>;
+        load(&mut, state: &[u8]) -> Result<()>;
     }
     fn poll(&mut self, round: &Round, pool: AnyPool<'_>) -> Result<Option<ClientStatQuery>> {
         self.0.poll(round, mine(pool)?)
@@ -465,17 +443,8 @@ impl<P: Pool + ?Sized> AnySelector for Typed<dyn Selector<Pool = P>> {
     fn select(&mut self, round: &Round, pool: AnyPool<'_>) -> Result<Vec<usize>> {
         self.0.select(round, mine(pool)?)
     }
-    fn draw(&self) -> SamplingScheme {
-        self.0.draw()
-    }
     fn rank(&mut self, pool: AnyPool<'_>) -> Result<Option<Vec<f64>>> {
         self.0.rank(mine(pool)?)
-    }
-    fn save(&self) -> Vec<u8> {
-        self.0.save()
-    }
-    fn load(&mut self, state: &[u8]) -> Result<()> {
-        self.0.load(state)
     }
     fn typed(self: Box<Self>) -> std::result::Result<Box<dyn Any>, Box<dyn AnySelector>> {
         Ok(Box::new(self.0))
@@ -484,11 +453,12 @@ impl<P: Pool + ?Sized> AnySelector for Typed<dyn Selector<Pool = P>> {
 
 impl<P: Pool + ?Sized> Selector for Through<dyn AnySelector, PhantomData<P>> {
     type Pool = P;
-    fn fit(&mut self, own: &Examples, stream: &Stream) -> Result<()> {
-        self.0.fit(own, stream)
-    }
-    fn needs_scores(&self) -> bool {
-        self.0.needs_scores()
+    passes_on! {
+        fit(&mut, own: &Examples, stream: &Stream) -> Result<()>;
+        needs_scores(&) -> bool;
+        draw(&) -> SamplingScheme;
+        save(&) -> Vec<u8>;
+        load(&mut, state: &[u8]) -> Result<()>;
     }
     fn poll(&mut self, round: &Round, pool: &P) -> Result<Option<ClientStatQuery>> {
         self.0.poll(round, pool.any())
@@ -496,17 +466,8 @@ impl<P: Pool + ?Sized> Selector for Through<dyn AnySelector, PhantomData<P>> {
     fn select(&mut self, round: &Round, pool: &P) -> Result<Vec<usize>> {
         self.0.select(round, pool.any())
     }
-    fn draw(&self) -> SamplingScheme {
-        self.0.draw()
-    }
     fn rank(&mut self, pool: &P) -> Result<Option<Vec<f64>>> {
         self.0.rank(pool.any())
-    }
-    fn save(&self) -> Vec<u8> {
-        self.0.save()
-    }
-    fn load(&mut self, state: &[u8]) -> Result<()> {
-        self.0.load(state)
     }
 }
 
