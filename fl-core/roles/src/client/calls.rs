@@ -4,8 +4,8 @@
 
 use crate::message::{self, AnyMessage, Erased, Ids};
 use crate::{
-    AnyInbox, AnyMechanism, AnySelector, ClientId, Examples, Generator, Public, Result, Round,
-    Stream, Task, Trainer,
+    AnyInbox, AnyMechanism, AnySelector, ClientId, Examples, Generator, LogEvent, Public, Result,
+    Round, Stream, Task, Trainer,
 };
 use anyhow::ensure;
 use std::sync::Arc;
@@ -25,6 +25,14 @@ pub trait ClientCalls: Send {
     fn draw_private(&mut self, slot: &str) -> Result<()>;
     fn note(&mut self, text: String);
     fn measure(&mut self, name: &str, value: f64);
+    fn forward_log(&mut self, slot: &str, round: &Round) {
+        for said in round.take_log() {
+            match said {
+                LogEvent::Note(text) => self.note(format!("parts.{slot}: {text}")),
+                LogEvent::Number(name, value) => self.measure(&format!("{slot}.{name}"), value),
+            }
+        }
+    }
     fn model(&mut self, slot: &str) -> Result<&mut dyn Trainer>;
     fn new_model(&self, slot: &str, index: u64) -> Result<Box<dyn Trainer>>;
     fn set_model(&mut self, slot: &str, model: Box<dyn Trainer>);

@@ -8,8 +8,8 @@ use crate::privacy::{MinibatchSampling, NoiseSource, ReleaseNoise};
 use crate::store::{States, Store};
 use crate::{
     AnyAggregator, AnyInbox, AnyMechanism, AnySelector, Budget, COUNTS, ClientId, Envelope,
-    Examples, ExchangeSpec, Generator, LogEvent, PrivacyEvent, Problem, Public, Request,
-    RequiredInputs, Result, Round, Stream, Task, Trainer, message,
+    Examples, ExchangeSpec, Generator, PrivacyEvent, Problem, Public, Request, RequiredInputs,
+    Result, Round, Stream, Task, Trainer, message,
 };
 use anyhow::{Context, ensure};
 use serde::{Deserialize, Serialize};
@@ -297,12 +297,7 @@ impl ClientCalls for ClientCore {
         let out = part.aggregate(&round, inbox)?;
         message::check(&*out)
             .with_context(|| format!("parts.{slot}: the result of its messages"))?;
-        for said in round.take_log() {
-            match said {
-                LogEvent::Note(text) => self.note(format!("parts.{slot}: {text}")),
-                LogEvent::Number(name, value) => self.measure(&format!("{slot}.{name}"), value),
-            }
-        }
+        self.forward_log(slot, &round);
         Ok(out)
     }
     fn take_selector(&mut self, slot: &str) -> Result<Box<dyn AnySelector>> {

@@ -13,8 +13,8 @@ use crate::client::core::ClientCore;
 use crate::message::{Ids, Message};
 use crate::{
     AggregatorSlot, AnyMechanism, AnySelector, AttackSlot, BoxedMechanism, BoxedSelector, ClientId,
-    Differentiable, Examples, Generator, Inbox, LogEvent, MechanismSlot, Parametric, Pool, Problem,
-    Public, Result, Round, SelectorSlot, Serial, Stream, Task, Trainer, message, parametric,
+    Differentiable, Examples, Generator, Inbox, MechanismSlot, Parametric, Pool, Problem, Public,
+    Result, Round, SelectorSlot, Serial, Stream, Task, Trainer, message, parametric,
 };
 use anyhow::Context;
 use std::sync::Arc;
@@ -264,12 +264,7 @@ impl Client {
 
     /// Forwards the log events of a part.
     pub fn forward_log(&mut self, slot: &str, round: &Round) {
-        for said in round.take_log() {
-            match said {
-                LogEvent::Note(text) => self.note(format!("parts.{slot}: {text}")),
-                LogEvent::Number(name, value) => self.measure(&format!("{slot}.{name}"), value),
-            }
-        }
+        self.calls_mut().forward_log(slot, round);
     }
 
     // ---- releases
