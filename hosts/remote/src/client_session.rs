@@ -1,7 +1,7 @@
 //! [`ClientSession`]: a client at work, and its position in a run.
 
-use crate::node_state::{NodeState, SavedState, StoredClient, Sum};
-use crate::wire::{Id, RequestHead};
+use crate::node_state::{LastAnswer, NodeState, SavedState, StoredClient, Sum};
+use crate::wire::{AnswerKind, Id, RequestHead};
 use anyhow::ensure;
 use fl_core::{ClientId, ClientState, Problem, Result};
 use std::sync::Arc;
@@ -49,6 +49,23 @@ impl ClientSession {
             Some(state) => self.client.load(state),
             None => Ok(()),
         }
+    }
+
+    /// Keeps the state after request `number`, and its answer.
+    pub fn answered(
+        &mut self,
+        number: u64,
+        client: Option<Vec<u8>>,
+        about: Sum,
+        (said, body): (&AnswerKind, &Arc<[u8]>),
+    ) {
+        (self.kept.now.number, self.kept.now.client) = (number, client);
+        self.kept.last = Some(LastAnswer {
+            about,
+            said: said.clone(),
+            message: crc32fast::hash(body),
+        });
+        self.message = Some(body.clone());
     }
 
     /// Moves to the leader's position: forward, or back to the checkpoint that the leader has

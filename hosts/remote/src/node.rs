@@ -3,7 +3,7 @@
 
 use crate::client_session::ClientSession;
 use crate::node_data::{self, NodeData};
-use crate::node_state::{LastAnswer, NodeState, SavedState, StoredClient, Sum};
+use crate::node_state::{NodeState, SavedState, StoredClient, Sum};
 use crate::spec::SpecText;
 use crate::wire::{AnswerKind, Packet, ReplyHead, RequestHead, RequestKind, WireError};
 use anyhow::{Context, Error, anyhow, bail, ensure};
@@ -126,22 +126,12 @@ impl Node {
         let unpriced = self.takes_part(&request.want)?;
         let own = self.served.own.is_some();
         if request.want == RequestKind::Hello {
-            if own {
-                let kept = self.home.read(&request.run.id, id);
-                let kept = self.withheld(kept)?;
-                self.same_data(id, &kept)?;
-                let read = self.ledger.catch_up();
-                self.withheld(read)?;
-                self.keeps_budget()?;
-            }
-            let told = Unpriced::beside(self.served.maker.parts.has("accountant"));
-            let examples = told.tell(|| data.len() as u64);
-            return Ok((AnswerKind::Here { examples }, none()));
+            return self.here(request, &data);
         }
         let turn = self.home.turn(&request.run.id, id, own);
-        let _turn = self.withheld(turn)?;
+        let _turn = withheld(&mut self.served.own, turn)?;
         let live = self.wake(request, data);
-        let mut live = self.withheld(live)?;
+        let mut live = withheld(&mut self.served.own, live)?;
         self.same_data(id, &live.kept)?;
         live.kept.data = self.data.get(&id).copied();
         let mark =
@@ -158,33 +148,16 @@ impl Node {
         );
         if let RequestKind::Countersign { hash, answers } = &request.want {
             ensure!(own, "its data are not its own");
-            let key = self.home.signing_key();
-            let key = self.withheld(key)?;
+            let key = withheld(&mut self.served.own, self.home.signing_key())?;
             let said = countersign(&key, id, hash, answers, &live.kept.now.answers)?;
             self.live = Some(live);
             return Ok((said, none()));
         }
         if request.want == RequestKind::Over {
-            let forgotten = self.home.forget(&request.run.id, id);
-            self.withheld(forgotten)?;
+            withheld(&mut self.served.own, self.home.forget(&request.run.id, id))?;
             return Ok((AnswerKind::Forgotten, none()));
         }
-        // an answer of an earlier life is repeated if it is the first request of this one
-        let first = request.number.checked_sub(1) == Some(request.from);
-        let here = live.kept.life == request.run.life || first;
-        if let Some(last) = &live.kept.last
-            && asks
-            && here
-            && last.about == digest
-            && live.kept.now.number == request.number
-        {
-            // the engine has lost the reply, or the leader was stopped before it had stored it
-            let said = last.said.clone();
-            let says = (said, live.message(&self.home)?);
-            if live.kept.life != request.run.life {
-                live.kept.life = request.run.life;
-                live.write(&self.home)?;
-            }
+        if asks && let Some(says) = self.again(&mut live, request, &digest)? {
             self.live = Some(live);
             return Ok(says);
         }
@@ -194,56 +167,17 @@ impl Node {
             let noise = NoiseSource::System(Stream::from_key(key));
             live.client = live.client.with_noise(noise);
         }
-        if own {
-            let read = self.ledger.catch_up();
-            self.withheld(read)?;
-            ensure!(
-                self.ledger.has(&live.kept.now.paid),
-                "the ledger of the node's home lacks answers of this run: an older copy was restored; restore the newest"
-            );
-            // no budget that the node gets later could hold
-            let noted = unpriced.map_or(Ok(()), |why| self.ledger.charge_unpriced(why));
-            self.withheld(noted)?;
-            self.keeps_budget()?;
-            // if the node ended before it could send this answer, its cost is not paid twice
-            let paid = [&live.kept.now.paid[..], &[key]].concat();
-            let past = self.ledger.beside(&paid);
-            live.client = live.client.fresh_copy().with_past(past);
-            live.load()?;
-        }
-        let before_it = live.client.released().count();
-        let done = caught(|| self.work(&mut live.client, request, body));
+        let done = if own {
+            self.paid(&mut live, request, body, (key, unpriced))?
+        } else {
+            caught(|| self.work(&mut live.client, request, body))
+        };
         let lasts = !live.client.is_blank();
-        if own {
-            let spent = live.client.released().skip(before_it).cloned();
-            let spent: Vec<_> = spent.collect();
-            if !spent.is_empty() {
-                live.kept.now.paid.push(key);
-            }
-            let charged = self.ledger.charge(key, spent);
-            self.withheld(charged)?;
-        }
         let (said, body) = match done {
-            Ok(((AnswerKind::Answer { mut envelope, .. }, body), digest)) => {
-                if own {
-                    live.kept.now.answers.extend(digest);
-                }
-                if self.served.own.as_ref().is_some_and(|own| !own.notes()) {
-                    (envelope.notes, envelope.measures) = Default::default();
-                }
-                let remembers = lasts;
-                (
-                    AnswerKind::Answer {
-                        envelope,
-                        remembers,
-                    },
-                    body,
-                )
-            }
             Ok((says, _)) => says,
-            Err(error) if !asks => return Err(self.told(error)),
+            Err(error) if !asks => return Err(told(&mut self.served.own, error)),
             Err(error) => {
-                let why = WireError::from(&self.told(error));
+                let why = WireError::from(&told(&mut self.served.own, error));
                 let remembers = lasts;
                 (AnswerKind::Failed { why, remembers }, none())
             }
@@ -251,25 +185,54 @@ impl Node {
         if asks {
             // the releases of a failure are spent, so they are kept too
             let client = lasts.then(|| caught(|| live.client.save())).transpose()?;
-            live.kept.now = SavedState {
-                number: request.number,
-                client,
-                paid: std::mem::take(&mut live.kept.now.paid),
-                answers: std::mem::take(&mut live.kept.now.answers),
-            };
-            live.kept.last = Some(LastAnswer {
-                about: digest,
-                said: said.clone(),
-                message: crc32fast::hash(&body),
-            });
-            live.message = Some(body.clone());
+            live.answered(request.number, client, digest, (&said, &body));
         }
         if asks || mark(&live.kept) != before {
-            let written = live.write(&self.home);
-            self.withheld(written)?;
+            withheld(&mut self.served.own, live.write(&self.home))?;
         }
         self.live = Some(live);
         Ok((said, body))
+    }
+
+    /// Says that a client is here.
+    fn here(&mut self, request: &RequestHead, data: &Examples) -> Result<Says> {
+        if self.served.own.is_some() {
+            let kept = self.home.read(&request.run.id, request.client);
+            let kept = withheld(&mut self.served.own, kept)?;
+            self.same_data(request.client, &kept)?;
+            self.keeps_budget(&[], None)?;
+        }
+        let told = Unpriced::beside(self.served.maker.parts.has("accountant"));
+        let examples = told.tell(|| data.len() as u64);
+        Ok((AnswerKind::Here { examples }, none()))
+    }
+
+    /// Does what is asked of a client of its own, if the budget still holds, and charges what that
+    /// released, also if it failed.
+    fn paid(
+        &mut self,
+        live: &mut ClientSession,
+        request: &RequestHead,
+        body: &[u8],
+        (key, unpriced): (AnswerKey, Option<String>),
+    ) -> Result<Result<(Says, Option<Sum>)>> {
+        self.keeps_budget(&live.kept.now.paid, unpriced)?;
+        // if the node ended before it could send this answer, its cost is not paid twice
+        let paid = [&live.kept.now.paid[..], &[key]].concat();
+        let past = self.ledger.beside(&paid);
+        live.client = live.client.fresh_copy().with_past(past);
+        live.load()?;
+        let before = live.client.released().count();
+        let done = caught(|| self.work(&mut live.client, request, body));
+        let spent: Vec<_> = live.client.released().skip(before).cloned().collect();
+        if !spent.is_empty() {
+            live.kept.now.paid.push(key);
+        }
+        withheld(&mut self.served.own, self.ledger.charge(key, spent))?;
+        if let Ok((_, digest)) = &done {
+            live.kept.now.answers.extend(digest);
+        }
+        Ok(done)
     }
 
     /// Checks that both sides have the same spec.
@@ -335,7 +298,10 @@ impl Node {
                     Body::Wire(_) => None,
                 };
                 let body = answer.body.encode().into_owned();
-                let (envelope, remembers) = (answer.envelope, false);
+                let (mut envelope, remembers) = (answer.envelope, !client.is_blank());
+                if self.served.own.as_ref().is_some_and(|own| !own.notes()) {
+                    (envelope.notes, envelope.measures) = Default::default();
+                }
                 let said = AnswerKind::Answer {
                     envelope,
                     remembers,
@@ -408,23 +374,57 @@ impl Node {
         Ok(unpriced)
     }
 
-    /// Checks that no answer of an earlier run had no price, if the node has a budget.
-    fn keeps_budget(&self) -> Result<()> {
+    /// Reads what other processes have added to the ledger, which must have these answers, and
+    /// checks that no answer, of any run, had no price if the node has a budget.
+    fn keeps_budget(&mut self, paid: &[AnswerKey], unpriced: Option<String>) -> Result<()> {
+        withheld(&mut self.served.own, self.ledger.catch_up())?;
+        ensure!(
+            self.ledger.has(paid),
+            "the ledger of the node's home lacks answers of this run: an older copy was restored; restore the newest"
+        );
+        if let Some(why) = unpriced {
+            // no budget that the node gets later could hold
+            withheld(&mut self.served.own, self.ledger.charge_unpriced(why))?;
+        }
         let own = self.served.own.as_ref();
         own.map_or(Ok(()), |own| own.keeps_budget(&self.ledger))
     }
 
-    /// As [`Node::told`], of what the node does with its home, whose files an error may quote.
-    fn withheld<T>(&mut self, done: Result<T>) -> Result<T> {
-        done.map_err(|error| self.told(error))
-    }
-
-    /// Returns an error in the form for the leader.
-    fn told(&mut self, error: Error) -> Error {
-        match &mut self.served.own {
-            Some(own) => own.told(&error),
-            None => error,
+    /// Repeats the last answer if this is its request again: the engine has lost the reply, or the
+    /// leader was stopped before it had stored it.
+    fn again(
+        &self,
+        live: &mut ClientSession,
+        request: &RequestHead,
+        digest: &Sum,
+    ) -> Result<Option<Says>> {
+        // an answer of an earlier life is repeated if it is the first request of this one
+        let first = request.number.checked_sub(1) == Some(request.from);
+        let here = live.kept.life == request.run.life || first;
+        let last = live.kept.last.as_ref().filter(|last| last.about == *digest);
+        let Some(last) = last.filter(|_| here && live.kept.now.number == request.number) else {
+            return Ok(None);
+        };
+        let said = last.said.clone();
+        let says = (said, live.message(&self.home)?);
+        if live.kept.life != request.run.life {
+            live.kept.life = request.run.life;
+            live.write(&self.home)?;
         }
+        Ok(Some(says))
+    }
+}
+
+/// As [`told`], of what the node does with its home, whose files an error may quote.
+fn withheld<T>(own: &mut Option<NodeData>, done: Result<T>) -> Result<T> {
+    done.map_err(|error| told(own, error))
+}
+
+/// Returns an error in the form for the leader.
+fn told(own: &mut Option<NodeData>, error: Error) -> Error {
+    match own {
+        Some(own) => own.told(&error),
+        None => error,
     }
 }
 
