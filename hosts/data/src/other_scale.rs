@@ -79,11 +79,7 @@ pub(crate) fn other_scale(own: &Samples, (what, rows): (&str, &Samples)) -> Opti
     let width = own.inputs().width();
     let (own, rows) = (inputs(own, 1, |_| 0), inputs(rows, 1, |_| 0));
     let all = own[0].iter().zip(&rows[0]).enumerate();
-    let far = all.filter_map(|(at, (own, rows))| {
-        let (ratio, compared) = times((*own)?, (*rows)?);
-        let text = || format!("input {} of {width} ({ratio:.0} times {compared})", at + 1);
-        (ratio >= RATIO_OF_INPUT).then(text)
-    });
+    let far = all.filter_map(|(at, (own, rows))| far(at, width, (*own)?, (*rows)?, ""));
     let far: Vec<String> = far.collect();
     (!far.is_empty()).then(|| {
         format!(
@@ -91,6 +87,19 @@ pub(crate) fn other_scale(own: &Samples, (what, rows): (&str, &Samples)) -> Opti
             first_names(&far, 3)
         )
     })
+}
+
+/// Names this input of `width` `of` some rows if its numbers there, `rows` on average, are on
+/// another scale than `own`.
+fn far(input: usize, width: usize, own: f64, rows: f64, of: &str) -> Option<String> {
+    let (ratio, compared) = times(own, rows);
+    let text = || {
+        format!(
+            "input {} of {width}{of} ({ratio:.0} times {compared})",
+            input + 1
+        )
+    };
+    (ratio >= RATIO_OF_INPUT).then(text)
 }
 
 /// How many times `rows` is larger or smaller than `own`.
@@ -158,18 +167,10 @@ fn inputs_of_other_scale(own: &Samples, of: &[usize], sources: &[Source]) -> Opt
         let Some((_, median)) = known.get(known.len() / 2).filter(|_| known.len() >= 3) else {
             continue;
         };
-        let far = known.iter().filter_map(|(at, mean)| {
-            let (ratio, compared) = times(*median, *mean);
-            let name = &sources[*at].name;
-            let text = || {
-                format!(
-                    "input {} of {width} of {name} ({ratio:.0} times {compared})",
-                    input + 1
-                )
-            };
-            (ratio >= RATIO_OF_INPUT).then(text)
-        });
-        found.extend(far);
+        found.extend(known.iter().filter_map(|(at, mean)| {
+            let of = format!(" of {}", sources[*at].name);
+            far(input, width, *median, *mean, &of)
+        }));
     }
     (!found.is_empty()).then(|| {
         format!(
