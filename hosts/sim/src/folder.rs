@@ -606,6 +606,22 @@ mod tests {
     use super::*;
     use crate::{Session, StoppedRun};
 
+    /// Writes a checkpoint after the first round.
+    fn checkpoint(folder: &RunFolder) {
+        let saved = HostState {
+            done: 1,
+            step: "round 1",
+            place: StepPosition::Within,
+            server: Vec::new(),
+            clients: Index::default(),
+            elsewhere: Vec::new(),
+            seconds: 0.0,
+            notes: &[],
+            written: CheckpointCost::default(),
+        };
+        folder.checkpoint(saved).unwrap();
+    }
+
     #[test]
     fn what_was_measured_and_is_no_number_does_not_end_a_run() {
         let dir = tempfile::tempdir().unwrap();
@@ -624,18 +640,7 @@ mod tests {
         folder.log(METRICS, &metric).unwrap();
         let text = fs::read_to_string(folder.path().join(METRICS)).unwrap();
         assert!(text.contains("\"value\":null"), "{text}");
-        let saved = HostState {
-            done: 1,
-            step: "round 1",
-            place: StepPosition::Within,
-            server: Vec::new(),
-            clients: Index::default(),
-            elsewhere: Vec::new(),
-            seconds: 0.0,
-            notes: &[],
-            written: CheckpointCost::default(),
-        };
-        folder.checkpoint(saved).unwrap();
+        checkpoint(&folder);
         let path = folder.path().to_path_buf();
         drop(folder);
         let stopped = StoppedRun::open(&path, false).unwrap();
@@ -653,20 +658,6 @@ mod tests {
         let manifest = || Manifest::new(Session::now("0", &[]), 1, "x", Vec::new(), Vec::new());
         let path = dir.path().join("r");
         let text = || fs::read_to_string(path.join("energy.jsonl")).unwrap();
-        let checkpoint = |folder: &RunFolder| {
-            let saved = HostState {
-                done: 1,
-                step: "round 1",
-                place: StepPosition::Within,
-                server: Vec::new(),
-                clients: Index::default(),
-                elsewhere: Vec::new(),
-                seconds: 0.0,
-                notes: &[],
-                written: CheckpointCost::default(),
-            };
-            folder.checkpoint(saved).unwrap();
-        };
         let resume = || {
             let stopped = StoppedRun::open(&path, false).unwrap();
             stopped.go_on(manifest(), "x").unwrap().0
