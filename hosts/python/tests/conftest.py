@@ -26,6 +26,14 @@ def elsewhere(tmp_path, tmp_path_factory, monkeypatch):
 
 
 @pytest.fixture
+def identity():
+    """Messages of Flower can be made in this process."""
+    from flwr.supercore.task_identity import TaskIdentity
+
+    TaskIdentity.run_id = TaskIdentity.node_id = TaskIdentity.task_id = 1
+
+
+@pytest.fixture
 def fedavg():
     """A small run as a mapping, which tests change."""
     return fl.check(QUICK / "fedavg.yaml")
@@ -34,3 +42,20 @@ def fedavg():
 def with_part(slot, use, **settings):
     """The quick FedAvg with another part."""
     return {f"parts.{slot}": {"use": use, **settings}}
+
+
+class Here:
+    """A courier to nodes in this process."""
+
+    def __init__(self, *nodes):
+        self.nodes, self.sent = {client: node for node in nodes for client in node.clients}, []
+
+    def send(self, *request):
+        self.sent.append(request)
+
+    def receive(self):
+        client, head, body = self.sent.pop()
+        return client, self.nodes[client].answer(head, body), ""
+
+    def end(self, keep):
+        pass
