@@ -115,86 +115,11 @@ impl<'f> CompatibilityCheck<'f> {
         task: &Task,
     ) -> Vec<String> {
         let protocol = self.protocol.map_or("", |p| &p.name);
-        let lacks = |ability: &Ability| {
-            let (lack, instead) = match ability {
-                Ability::Parameters if model.parametric().is_none() => (
-                    "it has no parameters to combine".to_string(),
-                    "use a neural or linear trainer, or a protocol that sends predictions or votes",
-                ),
-                // without parameters that is said already where parameters are needed
-                Ability::ExampleGradients
-                    if model.parametric().is_some() || !slot.needs.contains(&Ability::Parameters) => (
-                    format!(
-                        "it gives no gradient of a single example, which DP-SGD clips, or takes no step along one ({})",
-                        no_gradients(&mut *model, task)?
-                    ),
-                    "use a neural or linear trainer, or leave out `sampling` and `parts.example-privacy`",
-                ),
-                Ability::EqualSteps if !equal_steps(&mut *model) => (
-                    "its steps are not all one learning rate times the gradient (momentum, Adam or a rate that changes)".to_string(),
-                    "use plain gradient descent, `optimiser: { sgd: { lr: .. } }` of `dfdx`, or `linear`",
-                ),
-                Ability::InputGradient if model.differentiable().is_none() => (
-                    "it cannot be differentiated by its input".to_string(),
-                    "use a neural or linear trainer, on inputs other than texts",
-                ),
-                Ability::Features if !has_features(&mut *model, task) => (
-                    "it has no layer of features before its scores".to_string(),
-                    "use a neural trainer, or leave features out",
-                ),
-                Ability::Head(_) if !matches!(task.kind, TaskKind::Classes(_)) => {
-                    return Some(format!(
-                        "its task is {}, and protocol `{protocol}` generates features of one class each: use another protocol",
-                        task.kind
-                    ));
-                }
-                Ability::Head(features) => match model.head().map(|head| head.features()) {
-                    None => (
-                        "it has no linear last layer that maps features to scores".to_string(),
-                        "use `dfdx`, with `outputs` as its last layer",
-                    ),
-                    Some(found) if found != *features => {
-                        return Some(format!(
-                            "its last layer takes {found} numbers of an input, and protocol `{protocol}` is set for {features}: set `protocol.features: {found}`"
-                        ));
-                    }
-                    Some(_) => return None,
-                },
-                Ability::AuxiliaryLoss if model.head().is_none() => (
-                    "it shows no linear last layer, so it takes no further loss on its scores".to_string(),
-                    "use `dfdx`, with `outputs` as its last layer",
-                ),
-                Ability::FeatureLoss if !model.takes_feature_loss() => (
-                    "it has no layers before the last one that a loss on features could train".to_string(),
-                    "use `dfdx` with a layer before `outputs`, or a network of PyTorch",
-                ),
-                Ability::ScaledRate if !model.scales_rate() => (
-                    "no round can scale its learning rate".to_string(),
-                    "use a neural or linear trainer, or leave out `rate`",
-                ),
-                Ability::GradientTerms if !model.takes_gradient_terms() => (
-                    "its gradients take no proximal term, no offset and no clipping".to_string(),
-                    "use a neural or linear trainer, settings without `mu`, `clip` and their like, or say `takes_gradient_terms` if its training follows them",
-                ),
-                Ability::Loss(loss) if !model.learns(*loss) => (
-                    format!("it cannot minimise the loss {loss}"),
-                    "use a neural or linear trainer, or another loss if the protocol has one",
-                ),
-                Ability::TaskLoss if !model.learns(task.kind.loss()) => (
-                    format!("it cannot minimise the loss of the labels, {}", task.kind.loss()),
-                    "use another trainer, or name this loss in what it `learns` if its training minimises it",
-                ),
-                Ability::SoftTargets => (
-                    format!("it learns no class probabilities ({})", no_soft_targets(&mut *model, task)?),
-                    "use a neural or linear trainer, or a protocol that teaches one class for each sample, such as `fedkt`",
-                ),
-                _ => return None,
-            };
-            Some(format!(
-                "{lack}, which protocol `{protocol}` needs with these settings: {instead}"
-            ))
-        };
-        let mut wrong: Vec<String> = slot.needs.iter().filter_map(lacks).collect();
+        let mut wrong: Vec<String> = slot
+            .needs
+            .iter()
+            .filter_map(|ability| lacking(ability, slot, &mut *model, task, protocol))
+            .collect();
         wrong.extend(self.groups(slot, &mut *model));
         wrong.extend(self.trainings.model(slot, fill, &mut *model));
         let shapes = model.parametric().filter(|_| slot.alike).map(|m| {
@@ -314,6 +239,96 @@ fn unpriced(error: &anyhow::Error) -> Option<String> {
     match error.downcast_ref() {
         Some(Problem::Unpriced(why)) => Some(why.clone()),
         _ => None,
+    }
+}
+
+/// What a model lacks of this ability, which its slot needs, and what to do instead.
+fn lacking(
+    ability: &Ability,
+    slot: &SlotSpec,
+    model: &mut dyn Trainer,
+    task: &Task,
+    protocol: &str,
+) -> Option<String> {
+    let (lack, instead) = match ability {
+        Ability::Parameters if model.parametric().is_none() => (
+            "it has no parameters to combine".to_string(),
+            "use a neural or linear trainer, or a protocol that sends predictions or votes",
+        ),
+        // without parameters that is said already where parameters are needed
+        Ability::ExampleGradients
+            if model.parametric().is_some() || !slot.needs.contains(&Ability::Parameters) => (
+            format!(
+                "it gives no gradient of a single example, which DP-SGD clips, or takes no step along one ({})",
+                no_gradients(model, task)?
+            ),
+            "use a neural or linear trainer, or leave out `sampling` and `parts.example-privacy`",
+        ),
+        Ability::EqualSteps if !equal_steps(model) => (
+            "its steps are not all one learning rate times the gradient (momentum, Adam or a rate that changes)".to_string(),
+            "use plain gradient descent, `optimiser: { sgd: { lr: .. } }` of `dfdx`, or `linear`",
+        ),
+        Ability::InputGradient if model.differentiable().is_none() => (
+            "it cannot be differentiated by its input".to_string(),
+            "use a neural or linear trainer, on inputs other than texts",
+        ),
+        Ability::Features if !has_features(model, task) => (
+            "it has no layer of features before its scores".to_string(),
+            "use a neural trainer, or leave features out",
+        ),
+        Ability::Head(features) => return no_head(*features, model, task, protocol),
+        Ability::AuxiliaryLoss if model.head().is_none() => (
+            "it shows no linear last layer, so it takes no further loss on its scores".to_string(),
+            "use `dfdx`, with `outputs` as its last layer",
+        ),
+        Ability::FeatureLoss if !model.takes_feature_loss() => (
+            "it has no layers before the last one that a loss on features could train".to_string(),
+            "use `dfdx` with a layer before `outputs`, or a network of PyTorch",
+        ),
+        Ability::ScaledRate if !model.scales_rate() => (
+            "no round can scale its learning rate".to_string(),
+            "use a neural or linear trainer, or leave out `rate`",
+        ),
+        Ability::GradientTerms if !model.takes_gradient_terms() => (
+            "its gradients take no proximal term, no offset and no clipping".to_string(),
+            "use a neural or linear trainer, settings without `mu`, `clip` and their like, or say `takes_gradient_terms` if its training follows them",
+        ),
+        Ability::Loss(loss) if !model.learns(*loss) => (
+            format!("it cannot minimise the loss {loss}"),
+            "use a neural or linear trainer, or another loss if the protocol has one",
+        ),
+        Ability::TaskLoss if !model.learns(task.kind.loss()) => (
+            format!("it cannot minimise the loss of the labels, {}", task.kind.loss()),
+            "use another trainer, or name this loss in what it `learns` if its training minimises it",
+        ),
+        Ability::SoftTargets => (
+            format!("it learns no class probabilities ({})", no_soft_targets(model, task)?),
+            "use a neural or linear trainer, or a protocol that teaches one class for each sample, such as `fedkt`",
+        ),
+        _ => return None,
+    };
+    Some(format!(
+        "{lack}, which protocol `{protocol}` needs with these settings: {instead}"
+    ))
+}
+
+/// As [`lacking`], of a last layer that takes so many features.
+fn no_head(features: usize, model: &dyn Trainer, task: &Task, protocol: &str) -> Option<String> {
+    if !matches!(task.kind, TaskKind::Classes(_)) {
+        return Some(format!(
+            "its task is {}, and protocol `{protocol}` generates features of one class each: use another protocol",
+            task.kind
+        ));
+    }
+    match model.head().map(|head| head.features()) {
+        None => Some(format!(
+            "it has no linear last layer that maps features to scores, which protocol `{protocol}` needs with these settings: \
+             use `dfdx`, with `outputs` as its last layer"
+        )),
+        Some(found) if found != features => Some(format!(
+            "its last layer takes {found} numbers of an input, and protocol `{protocol}` is set for {features}: set `protocol.features: {found}`"
+        )),
+        Some(_) => None,
     }
 }
 

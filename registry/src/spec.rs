@@ -1,7 +1,7 @@
 //! A spec that has been read, checked and resolved.
 
 use crate::catalogue::Catalogue;
-use crate::check::Checker;
+use crate::check::{Checker, Fill};
 use crate::diagnostics::Mistakes;
 use crate::document::Document;
 use crate::library::Library;
@@ -17,6 +17,7 @@ use fl_core::{
     Budget, BuildContext, Checkpoints, Faults, Measured, Parts, Protocol, Result, StopWhen, Stream,
     Task,
 };
+use serde_yaml::Mapping;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -124,59 +125,12 @@ impl Document {
             check.own_parts(method, data.as_ref(), &mut filled);
         }
         check.budget(&value, protocol);
-        let measured = method.as_ref().and_then(|method| {
-            let (of, has) = (method.whole(), |slot: &str| method.gives(parts, slot));
-            let kind = data.as_ref().and_then(D::task).map(|task| task.kind);
-            let measured = Measured::of(of.protocol.as_deref()?, &has, kind);
-            Some(if data.as_ref().is_some_and(D::own_tests) {
-                measured.on_own_rows()
-            } else {
-                measured
-            })
-        });
+        let own = data.as_ref();
+        let measured = method
+            .as_ref()
+            .and_then(|method| measured(method, parts, own));
         check.stop_when(&value, measured.as_ref());
-        let stages = method.as_ref().map_or(&[][..], |method| &method.stages);
-        if let Some(top) = &top {
-            let rounds = last_round(stages);
-            check.injected(&top.faults, data.as_ref().map(D::clients), rounds);
-            // stages refuse the rule
-            if let (Some(rule), [_]) = (&top.stop_when, stages) {
-                check.idle_rule(rule, top.evaluate.every, rounds);
-            }
-        }
-        let mut conflicts = false;
-        for stage in stages {
-            let seen = stage.sees(&filled);
-            check.alias_parts(&stage.of, &seen);
-            let seed = top.as_ref().map_or(0, |top| top.seed);
-            let faults = top.as_ref().map(|top| &top.faults);
-            check.answers(&seen, &stage.of, (data.as_ref(), faults, seed));
-            conflicts |= check.conflicts(parts, stage, data.as_ref());
-        }
-        // a slot without releases may follow from a setting that is wrong
-        if let Some(method) = method.as_ref().filter(|_| !conflicts) {
-            let given = |slot: &str| method.gives(parts, slot);
-            check.unused_mechanisms(&[key("parts")], &given, method.whole());
-            for stage in stages {
-                let own = |slot: &str| stage.owns(slot);
-                check.unused_mechanisms(&stage.path(), &own, &stage.of);
-            }
-        }
-        if let (Some(top), Some(task)) = (&top, data.as_ref().and_then(D::task)) {
-            let sizes = || data.as_ref().and_then(|data| data.client_sizes(top.seed));
-            for stage in stages {
-                let seen = stage.sees(&filled);
-                check.build(&seen, Some(&stage.of), (&task, top.seed), &sizes);
-            }
-            if stages.is_empty() {
-                check.build(&filled, None, (&task, top.seed), &sizes);
-            }
-            if let Some(protocol) = protocol {
-                let parts = Parts::new(in_order(filled.clone()));
-                let limits = (top.budget.as_ref(), &top.faults);
-                check.promises(limits, protocol, &parts, &task);
-            }
-        }
+        check.together((top.as_ref(), own), method.as_ref(), (parts, &filled));
         let written = method.as_ref().and_then(|method| method.write(&filled));
         let stages = method.as_ref().and_then(Method::spec);
         let protocol_name = protocol.map_or(String::new(), |of| of.name.clone());
@@ -184,42 +138,15 @@ impl Document {
         let notes = std::mem::take(&mut check.notes);
         let foreseen = std::mem::take(&mut check.foreseen);
         let ((mut top, data), (written, stages)) = check.finish(all, &D::value_type())?;
+        let folder = Path::new(&self.file).parent().unwrap_or(Path::new(""));
         if let Some(ledger) = &mut top.ledger {
-            let folder = Path::new(&self.file).parent().unwrap_or(Path::new(""));
             let path = folder.join(&ledger.path);
             let path = std::path::absolute(&path).unwrap_or(path);
             ledger.path = path.to_string_lossy().into_owned();
         }
-
-        let folder = Path::new(&self.file).parent().unwrap_or(Path::new(""));
         top.sinks.iter_mut().for_each(|sink| sink.locate(folder));
 
-        let mut resolved = top.write();
-        if let Value::Mapping(map) = &mut resolved {
-            map.insert("data".into(), data.write());
-            map.shift_remove("stages");
-            if written.contains_key("stages") {
-                map.shift_remove("protocol");
-            }
-            map.extend(written);
-            // in the order of earlier versions, which the keys of kept runs depend on
-            for (key, given) in [
-                ("stop-when", top.stop_when.is_some()),
-                ("sinks", !top.sinks.is_empty()),
-                ("ledger", top.ledger.is_some()),
-                ("budget", top.budget.is_some()),
-                ("keep", top.keep.is_some()),
-            ] {
-                if !given {
-                    map.shift_remove(key);
-                }
-            }
-            // those of the command line too, and from wherever the run goes on
-            match catalogue.libraries.as_slice() {
-                [] => map.remove("plugins"),
-                all => map.insert("plugins".into(), all.iter().map(Library::write).collect()),
-            };
-        }
+        let resolved = resolved(&top, &data, written, &catalogue.libraries);
         Ok(Spec {
             name: top.name.0,
             seed: top.seed,
@@ -245,4 +172,104 @@ impl Document {
             measured: measured.unwrap_or_default(),
         })
     }
+}
+
+/// What the run measures, as far as it is known before.
+fn measured<D: DataSection>(
+    method: &Method,
+    parts: Option<&Value>,
+    data: Option<&D>,
+) -> Option<Measured> {
+    let (of, has) = (method.whole(), |slot: &str| method.gives(parts, slot));
+    let kind = data.and_then(D::task).map(|task| task.kind);
+    let measured = Measured::of(of.protocol.as_deref()?, &has, kind);
+    Some(if data.is_some_and(D::own_tests) {
+        measured.on_own_rows()
+    } else {
+        measured
+    })
+}
+
+impl Checker<'_> {
+    /// Checks what follows from several sections.
+    fn together<D: DataSection>(
+        &mut self,
+        (top, data): (Option<&Top>, Option<&D>),
+        method: Option<&Method>,
+        (parts, filled): (Option<&Value>, &[Fill]),
+    ) {
+        let stages = method.map_or(&[][..], |method| &method.stages);
+        if let Some(top) = top {
+            let rounds = last_round(stages);
+            self.injected(&top.faults, data.map(D::clients), rounds);
+            // stages refuse the rule
+            if let (Some(rule), [_]) = (&top.stop_when, stages) {
+                self.idle_rule(rule, top.evaluate.every, rounds);
+            }
+        }
+        let mut conflicts = false;
+        for stage in stages {
+            let seen = stage.sees(filled);
+            self.alias_parts(&stage.of, &seen);
+            let seed = top.map_or(0, |top| top.seed);
+            let faults = top.map(|top| &top.faults);
+            self.answers(&seen, &stage.of, (data, faults, seed));
+            conflicts |= self.conflicts(parts, stage, data);
+        }
+        // a slot without releases may follow from a setting that is wrong
+        if let Some(method) = method.filter(|_| !conflicts) {
+            let given = |slot: &str| method.gives(parts, slot);
+            self.unused_mechanisms(&[key("parts")], &given, method.whole());
+            for stage in stages {
+                let own = |slot: &str| stage.owns(slot);
+                self.unused_mechanisms(&stage.path(), &own, &stage.of);
+            }
+        }
+        if let (Some(top), Some(task)) = (top, data.and_then(D::task)) {
+            let sizes = || data.and_then(|data| data.client_sizes(top.seed));
+            for stage in stages {
+                let seen = stage.sees(filled);
+                self.build(&seen, Some(&stage.of), (&task, top.seed), &sizes);
+            }
+            if stages.is_empty() {
+                self.build(filled, None, (&task, top.seed), &sizes);
+            }
+            if let Some(protocol) = method.map(Method::whole) {
+                let parts = Parts::new(in_order(filled.to_vec()));
+                let limits = (top.budget.as_ref(), &top.faults);
+                self.promises(limits, protocol, &parts, &task);
+            }
+        }
+    }
+}
+
+/// The whole spec with every default filled in.
+fn resolved<D: DataSection>(top: &Top, data: &D, written: Mapping, libraries: &[Library]) -> Value {
+    let mut resolved = top.write();
+    if let Value::Mapping(map) = &mut resolved {
+        map.insert("data".into(), data.write());
+        map.shift_remove("stages");
+        if written.contains_key("stages") {
+            map.shift_remove("protocol");
+        }
+        map.extend(written);
+        // in the order of earlier versions, which the keys of kept runs depend on
+        for (key, given) in [
+            ("stop-when", top.stop_when.is_some()),
+            ("sinks", !top.sinks.is_empty()),
+            ("ledger", top.ledger.is_some()),
+            ("budget", top.budget.is_some()),
+            ("keep", top.keep.is_some()),
+        ] {
+            if !given {
+                map.shift_remove(key);
+            }
+        }
+        // those of the command line too, and from wherever the run goes on
+        match libraries {
+            [] => map.remove("plugins"),
+            all => map.insert("plugins".into(), all.iter().map(Library::write).collect()),
+        };
+    }
+    resolved
 }
