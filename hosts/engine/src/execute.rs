@@ -90,10 +90,8 @@ pub fn execute(
     let owners = options.placement.as_ref().map(|p| &p.owners);
     check_owners(spec, owners)?;
     let hint = owners.map_or(String::new(), ToString::to_string);
-    let ready = options.placement.map(|placement| {
-        let clients = spec.data.clients();
-        placement::ready(placement, clients)
-    });
+    let ready = options.placement;
+    let ready = ready.map(|placement| placement::ready(placement, spec.data.clients()));
     let ready = ready.transpose()?;
     let accounts = spec.parts.has("accountant") || spec.ledger.is_some();
     // a stopped run has begun with its model
@@ -104,37 +102,17 @@ pub fn execute(
     };
     // what the ledger refuses leaves no folder
     let plan = accounts.then(|| Plan::new(spec, &data)).transpose()?;
-    let stopped = match &folder {
-        Folder::Stopped(paused) => paused.path(),
-        _ => Path::new(""),
-    };
-    let spending = spec.ledger.as_ref().zip(plan.as_ref());
-    let spending = spending
-        .map(|(wanted, plan)| RunSpending::open(spec, (wanted, stopped), (&data, plan)))
-        .transpose()?;
-    let key = options.sign.clone();
-    let key = key.or_else(|| std::env::var_os("FL_SIGN_KEY").map(PathBuf::from));
-    let signer = key.as_deref().map(SigningKey::read).transpose()?;
+    let spending = spending(spec, &folder, &data, plan.as_ref())?;
+    let signer = signer(options.sign.clone())?;
     let yaml = spec.yaml()?;
     let files = prepare::data_files(&spec.data, &options.data_dir)?;
     let hashes: Vec<String> = files.iter().map(|file| file.sha256.clone()).collect();
     let mut manifest = prepare::manifest(spec, &yaml, files, &options.command)?;
     if let Some(plan) = &plan {
-        let name = fl_privacy::random_name()?;
-        let key = RowKey::of_user()?;
-        let book = book(spec, &key, name, &data, plan)?.sealed(&key)?;
-        manifest.book = Some(serde_json::to_value(book)?);
+        manifest.book = Some(sealed_book(spec, &data, plan)?);
     }
     describe(&mut manifest, spec, &data)?;
-    let receipts = ReceiptOptions {
-        keep_messages: spec.keep == Some(Keep::Messages),
-        signer,
-        session: Some(fl_receipts::session(
-            &manifest.begun.version,
-            &manifest.spec_sha256,
-            &manifest.libraries,
-        )),
-    };
+    let receipts = receipts(spec, signer, &manifest);
     let (folder, resumed) = open(folder, &spec.name, &yaml, manifest)?;
     let resumes = resumed.is_some();
     let protocol = spec.make_protocol(&prepare::protocol_context(spec, &data.task))?;
@@ -177,22 +155,79 @@ pub fn execute(
         execution: options.execution,
     });
     outcome.inspect_err(|error| {
-        // what a budget refuses it refuses again
-        let refused = matches!(error.downcast_ref(), Some(Problem::Budget(_)));
-        let kept = out.join("state").is_file();
         let program = options.command.first().map_or("fl", String::as_str);
         let again = format!("{program} run --resume {}{hint}", out.display());
-        if kept && !refused {
-            log::info!("the work up to the last checkpoint is kept; resume with: {again}");
-        } else if !kept && !resumes && out.exists() && spec.parts.has("accountant") {
-            let begin = format!("; begin it again with: {again}");
-            log::info!(
-                "{}: the folder stays, so that totals of privacy count the run{}",
-                out.display(),
-                if refused { "" } else { &begin }
-            );
-        }
+        let accounts = spec.parts.has("accountant");
+        tell_rest(error, &out, &again, accounts && !resumes);
     })
+}
+
+/// Reserves what the plan allows in the spec's ledger, if it names one.
+fn spending(
+    spec: &Spec<DataSpec>,
+    folder: &Folder,
+    data: &Assembled,
+    plan: Option<&Plan>,
+) -> anyhow::Result<Option<RunSpending>> {
+    let Some((wanted, plan)) = spec.ledger.as_ref().zip(plan) else {
+        return Ok(None);
+    };
+    let stopped = match folder {
+        Folder::Stopped(paused) => paused.path(),
+        _ => Path::new(""),
+    };
+    RunSpending::open(spec, (wanted, stopped), (data, plan)).map(Some)
+}
+
+/// The key that signs receipts, if there is one.
+fn signer(file: Option<PathBuf>) -> anyhow::Result<Option<SigningKey>> {
+    let file = file.or_else(|| std::env::var_os("FL_SIGN_KEY").map(PathBuf::from));
+    file.as_deref().map(SigningKey::read).transpose()
+}
+
+fn receipts(
+    spec: &Spec<DataSpec>,
+    signer: Option<SigningKey>,
+    manifest: &Manifest,
+) -> ReceiptOptions {
+    ReceiptOptions {
+        keep_messages: spec.keep == Some(Keep::Messages),
+        signer,
+        session: Some(fl_receipts::session(
+            &manifest.begun.version,
+            &manifest.spec_sha256,
+            &manifest.libraries,
+        )),
+    }
+}
+
+/// What the run may release, for totals over runs on the same rows.
+fn sealed_book(
+    spec: &Spec<DataSpec>,
+    data: &Assembled,
+    plan: &Plan,
+) -> anyhow::Result<serde_json::Value> {
+    let name = fl_privacy::random_name()?;
+    let key = RowKey::of_user()?;
+    let book = book(spec, &key, name, data, plan)?.sealed(&key)?;
+    Ok(serde_json::to_value(book)?)
+}
+
+/// Says how a run that failed goes on, or begins `again` with the same folder, and why that stays.
+fn tell_rest(error: &anyhow::Error, out: &Path, again: &str, counts: bool) {
+    // what a budget refuses it refuses again
+    let refused = matches!(error.downcast_ref(), Some(Problem::Budget(_)));
+    let kept = out.join("state").is_file();
+    if kept && !refused {
+        log::info!("the work up to the last checkpoint is kept; resume with: {again}");
+    } else if !kept && counts && out.exists() {
+        let begin = format!("; begin it again with: {again}");
+        log::info!(
+            "{}: the folder stays, so that totals of privacy count the run{}",
+            out.display(),
+            if refused { "" } else { &begin }
+        );
+    }
 }
 
 /// Clients that own their data must be named, and others must not.

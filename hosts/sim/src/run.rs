@@ -4,7 +4,7 @@ use crate::client_side::ClientSide;
 use crate::client_state_file::ClientStateFile;
 use crate::clients::Clients;
 use crate::external_clients::{ClientFactory, owners};
-use crate::folder::{Checkpoint, CheckpointCost, RunFolder, SavedPosition};
+use crate::folder::{Checkpoint, CheckpointCost, SavedPosition};
 use crate::host::Sim;
 use crate::listener::{Listener, Listeners};
 use crate::outcome::{Outcome, Summary, Traffic};
@@ -14,17 +14,18 @@ use crate::releases::Releases;
 use crate::report;
 use crate::run_record::RunRecord;
 use crate::saver::Saver;
-use crate::setup::Setup;
+use crate::setup::{Execution, Setup};
 use crate::unpriced::Unpriced;
 use anyhow::bail;
 use fl_core::privacy::{NoiseSource, Observer, Protections, epsilons};
 use fl_core::{
-    ClientId, Examples, Metric, Parts, PrivacyEvent, Problem, Protocol, Result, RunEvent,
-    RunOptions, RunReleases, RunState, StepCost, StopWhen, TRAINING_LOSS, TaskKind, Totals,
-    first_names,
+    Checkpoints, ClientId, Examples, Metric, Parts, PrivacyEvent, Problem, Protocol, Result,
+    RunEvent, RunOptions, RunReleases, RunState, StepCost, StopWhen, TRAINING_LOSS, TaskKind,
+    Totals, first_names,
 };
 use fl_receipts::{Countersignature, MESSAGES, Recorder, locked};
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::sync::Arc;
 
 /// The most clients that a note names.
@@ -154,15 +155,15 @@ fn keep_noise(setup: &mut Setup<'_>) -> Result<()> {
 
 /// Makes the host: clients, files and listeners.
 fn host<'a>(mut setup: Setup<'a>, method: &Method<'a>) -> Result<Sim<'a>> {
-    let execution = setup.execution;
+    let mut execution = setup.execution;
+    let others = std::mem::take(&mut execution.listeners);
+    let rule = method.stop_when.clone();
+    let rule = rule.map(|rule| Box::new(rule) as Box<dyn Listener + 'a>);
     let mut listeners = Listeners {
         guards: setup.guards,
         folder: setup.folder,
-        others: execution.listeners,
+        others: rule.into_iter().chain(others).collect(),
     };
-    let rule = method.stop_when.clone();
-    let rule = rule.map(|rule| Box::new(rule) as Box<dyn Listener>);
-    listeners.others.splice(0..0, rule);
     if let Some(folder) = &listeners.folder {
         locked(folder.receipts()).with(setup.receipts);
     }
@@ -175,8 +176,7 @@ fn host<'a>(mut setup: Setup<'a>, method: &Method<'a>) -> Result<Sim<'a>> {
         Some(kept) => kept,
         None => ClientStateFile::new(listeners.folder.as_ref().map(|f| f.path().into())),
     };
-    let path = listeners.folder.as_ref().map(RunFolder::path);
-    let path = path.map(std::path::Path::to_path_buf);
+    let path = listeners.folder.as_ref().map(|f| f.path().to_path_buf());
     let resumed = setup.resumed.as_ref().map(|r| &r.saved);
     let done = resumed.map_or(0, |r| r.done);
     let answers = path.as_ref().map(|path| PartialStep::open(path, done));
@@ -188,11 +188,10 @@ fn host<'a>(mut setup: Setup<'a>, method: &Method<'a>) -> Result<Sim<'a>> {
         owners(setup.clients, method.protocol.pools_data(), accounts)?
     };
     let one_class = one_class(&owners, method.options.task.kind);
-    let public = setup.public.map(Arc::new);
     let held_out = setup.own_tests.then_some(&setup.client_tests[..]);
     let maker = ClientFactory {
         held_out: Vec::new(),
-        public: public.clone(),
+        public: setup.public.map(Arc::new),
         parts: method.parts.clone(),
         seed: method.options.seed,
         budgets: method.options.budgets.clone(),
@@ -201,8 +200,7 @@ fn host<'a>(mut setup: Setup<'a>, method: &Method<'a>) -> Result<Sim<'a>> {
     }
     .with_held_out(held_out, method.protocol.as_ref());
     let roster = owners.iter().map(|(id, data)| (*id, data.len())).collect();
-    let client = |(id, data)| maker.client(id, data);
-    let clients = owners.into_iter().map(client);
+    let clients = owners.into_iter().map(|(id, data)| maker.client(id, data));
     let mut sim = Sim {
         clients: ClientSide {
             here: Clients::new(clients, execution.memory, state_file)?,
@@ -216,20 +214,12 @@ fn host<'a>(mut setup: Setup<'a>, method: &Method<'a>) -> Result<Sim<'a>> {
             asked: 0,
             reached: false,
         },
-        public,
+        public: maker.public.clone(),
         test: setup.test,
         client_tests: setup.client_tests,
         own_tests: setup.own_tests,
         exec: executor(execution.threads)?,
-        saver: Saver {
-            checkpoints: setup.checkpoints,
-            saved: resumed.map(|r| (record.began, r.done)),
-            place: resumed.map_or(SavedPosition::Within, |r| r.place),
-            written: resumed.map_or(CheckpointCost::default(), |r| r.written),
-            stop_after: execution.stop_after,
-            stop: execution.stop,
-            stopped: None,
-        },
+        saver: saver(setup.checkpoints, resumed, &record, &execution),
         listeners,
         record,
         ending: None,
@@ -237,12 +227,41 @@ fn host<'a>(mut setup: Setup<'a>, method: &Method<'a>) -> Result<Sim<'a>> {
     if resumed.is_none() {
         // for the report only
         let one_class = unpriced.tell(|| one_class).flatten();
-        sim.record
-            .notes
-            .extend(setup.report_notes.into_iter().chain(one_class));
+        let notes = &mut sim.record.notes;
+        notes.extend(setup.report_notes.into_iter().chain(one_class));
     }
-    let began = sim.tell(RunEvent::Begins(path.as_deref()));
-    if let Some(idle) = &idle {
+    let told = method.keeps.then_some(KEPT).into_iter();
+    let told = told.chain(setup.notes.iter().map(|note| &**note));
+    begin(sim, path.as_deref(), resumed, idle.as_deref(), told)
+}
+
+fn saver(
+    checkpoints: Checkpoints,
+    resumed: Option<&Checkpoint>,
+    record: &RunRecord,
+    execution: &Execution<'_>,
+) -> Saver {
+    Saver {
+        checkpoints,
+        saved: resumed.map(|r| (record.began, r.done)),
+        place: resumed.map_or(SavedPosition::Within, |r| r.place),
+        written: resumed.map_or(CheckpointCost::default(), |r| r.written),
+        stop_after: execution.stop_after,
+        stop: execution.stop.clone(),
+        stopped: None,
+    }
+}
+
+/// Begins the run, for its listeners and for clients that are elsewhere.
+fn begin<'a, 't>(
+    mut sim: Sim<'a>,
+    folder: Option<&Path>,
+    resumed: Option<&Checkpoint>,
+    idle: Option<&str>,
+    notes: impl Iterator<Item = &'t str>,
+) -> Result<Sim<'a>> {
+    let began = sim.tell(RunEvent::Begins(folder));
+    if let Some(idle) = idle {
         sim.warn(idle);
     }
     let began = began.and_then(|()| begin_external(&mut sim.clients, resumed));
@@ -250,10 +269,7 @@ fn host<'a>(mut setup: Setup<'a>, method: &Method<'a>) -> Result<Sim<'a>> {
         undo(sim, resumed.is_none());
         return Err(error);
     }
-    if method.keeps {
-        sim.note(KEPT);
-    }
-    setup.notes.iter().for_each(|note| sim.note(note));
+    notes.for_each(|note| sim.note(note));
     Ok(sim)
 }
 

@@ -4,7 +4,7 @@ use crate::MAX_RUNS;
 use crate::columns::{Column, ColumnKind, columns};
 use crate::file::{File, RawColumn, RawItem, RawTable, Scalar};
 use crate::grid::{At, PlannedRow, grid, key};
-use crate::model::{Item, Position, RunSpec, Table};
+use crate::model::{Item, Plot, Position, RunSpec, Table};
 use crate::plots::plots;
 use fl_core::settings::{Settings, Step};
 use fl_registry::Places;
@@ -174,32 +174,7 @@ impl OneTable<'_> {
 
     fn read(&mut self) -> Table {
         let (raw, defaults) = (self.raw, self.defaults);
-        let mut all = raw.clone();
-        all.base = raw.base.clone().or(defaults.base.clone());
-        all.seeds = raw.seeds.clone().or(defaults.seeds.clone());
-        all.measure = raw.measure.clone().or(defaults.measure.clone());
-        all.scale = raw.scale.or(defaults.scale);
-        all.digits = raw.digits.or(defaults.digits);
-        all.against = raw.against.clone().or(defaults.against.clone());
-        all.hours = raw.hours.or(defaults.hours);
-        all.alone = raw.alone.or(defaults.alone);
-        all.into = raw.into.clone().or(defaults.into.clone());
-        let first = |own: &[RawColumn], other: &[RawColumn]| {
-            if own.is_empty() {
-                other.to_vec()
-            } else {
-                own.to_vec()
-            }
-        };
-        all.columns = first(&raw.columns, &defaults.columns);
-        if all.columns.is_empty() {
-            all.columns = vec![RawColumn::Known("mean".into())];
-        }
-        all.lead = first(&raw.lead, &defaults.lead);
-        if all.plots.is_empty() {
-            all.plots = defaults.plots.clone();
-        }
-
+        let all = with_defaults(raw, defaults);
         let rows = self.rows();
         let names = self.names(&rows);
         self.seeds_in_set();
@@ -256,17 +231,7 @@ impl OneTable<'_> {
             .iter()
             .map(|row| item(&row.item, all.hours, &row.places))
             .collect();
-        let mut pictures = Vec::new();
-        for (nth, plot) in plots(&all, &items).into_iter().enumerate() {
-            match plot {
-                Ok(plot) => pictures.push(plot),
-                Err(_) if self.grid_is_wrong => {}
-                Err(text) => {
-                    let own = !raw.plots.is_empty();
-                    self.note(own, &[key("plots"), Step::Item(nth)], text);
-                }
-            }
-        }
+        let pictures = self.pictures(&all, &items);
         let lead = kept.pop().unwrap_or_default();
         Table {
             title: all.title.clone().unwrap_or(self.name.into()),
@@ -284,6 +249,21 @@ impl OneTable<'_> {
             into: all.into.as_ref().map(|into| self.folder.join(into)),
             runs,
         }
+    }
+
+    fn pictures(&mut self, all: &RawTable, items: &[Item]) -> Vec<Plot> {
+        let mut pictures = Vec::new();
+        for (nth, plot) in plots(all, items).into_iter().enumerate() {
+            match plot {
+                Ok(plot) => pictures.push(plot),
+                Err(_) if self.grid_is_wrong => {}
+                Err(text) => {
+                    let own = !self.raw.plots.is_empty();
+                    self.note(own, &[key("plots"), Step::Item(nth)], text);
+                }
+            }
+        }
+        pictures
     }
 
     /// Those of the list, or of the grid.
@@ -506,3 +486,33 @@ fn assignment(path: &str, value: &Value) -> String {
 #[cfg(test)]
 #[path = "expand_tests.rs"]
 mod tests;
+
+/// A table with what the study says of all.
+fn with_defaults(raw: &RawTable, defaults: &RawTable) -> RawTable {
+    let mut all = raw.clone();
+    all.base = raw.base.clone().or(defaults.base.clone());
+    all.seeds = raw.seeds.clone().or(defaults.seeds.clone());
+    all.measure = raw.measure.clone().or(defaults.measure.clone());
+    all.scale = raw.scale.or(defaults.scale);
+    all.digits = raw.digits.or(defaults.digits);
+    all.against = raw.against.clone().or(defaults.against.clone());
+    all.hours = raw.hours.or(defaults.hours);
+    all.alone = raw.alone.or(defaults.alone);
+    all.into = raw.into.clone().or(defaults.into.clone());
+    let first = |own: &[RawColumn], other: &[RawColumn]| {
+        if own.is_empty() {
+            other.to_vec()
+        } else {
+            own.to_vec()
+        }
+    };
+    all.columns = first(&raw.columns, &defaults.columns);
+    if all.columns.is_empty() {
+        all.columns = vec![RawColumn::Known("mean".into())];
+    }
+    all.lead = first(&raw.lead, &defaults.lead);
+    if all.plots.is_empty() {
+        all.plots = defaults.plots.clone();
+    }
+    all
+}
