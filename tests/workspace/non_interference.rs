@@ -458,6 +458,19 @@ fn who_is_promised_something_sees_the_same_whatever_one_party_has() {
                 vec![("quantiser", P, "quantise", "{}"), counts],
             ));
         }
+        for name in ["dense", "co-boosting"] {
+            let server = format!("rounds: 2, steps: 1, batch: 4, student: {short}");
+            cases.push((
+                name,
+                format!("{{{steps}, {server}, evaluate-clients: {shown}}}"),
+                vec![
+                    linear("teacher"),
+                    linear("student"),
+                    ("generator", Role::Generator, "noise-to-input", "{net: affine, noise: 2}"),
+                ],
+                vec![gradients],
+            ));
+        }
         for (how, judge) in [
             (
                 "terms: {gan: 0}, weights: uniform, equal-weights: true",

@@ -40,6 +40,8 @@ use fl_plugin_fedkd as _;
 use fl_plugin_fedkt as _;
 #[cfg(feature = "generators")]
 use fl_plugin_generators as _;
+#[cfg(feature = "one-shot")]
+use fl_plugin_one_shot as _;
 #[cfg(feature = "param-rounds")]
 use fl_plugin_param_rounds as _;
 #[cfg(feature = "robust")]

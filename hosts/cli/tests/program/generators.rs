@@ -299,6 +299,24 @@ fn a_budget_needs_both_mechanisms_and_no_discriminator() {
 }
 
 #[test]
+fn models_that_normalise_batches_are_refused_before_they_train() {
+    let dir = tempfile::tempdir().unwrap();
+    let net = "parts.teacher={use: dfdx, net: [{linear: 8}, batch-norm, relu, outputs]}";
+    for name in ["dense", "co-boosting"] {
+        let spec = quick(name);
+        let (code, error) = fails(dir.path(), &["run", &spec, "--out", name, "--set", net]);
+        let why = "it has batch normalisation, and the penalty on its statistics";
+        assert!(code == 1 && error.contains(why), "{error}");
+        // the student may have it
+        let net = net.replace("teacher", "student");
+        let few = ["--set", "protocol.rounds=1", "--set", "protocol.steps=1"];
+        let to = format!("{name}-student");
+        let args = ["run", &spec, "--quiet", "--out", &to, "--set", &net];
+        out(dir.path(), &[&args[..], &few].concat());
+    }
+}
+
+#[test]
 fn rounds_that_a_budget_ends_leave_a_picture_too() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();

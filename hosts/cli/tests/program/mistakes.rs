@@ -93,6 +93,11 @@ fn what_cannot_work_is_found_before_the_run() {
             "the teachers' probabilities are those of one class out of several",
         ),
         (
+            "fedkd-multi-label.yaml",
+            &["protocol={use: dense}"],
+            "a made input has one class out of several",
+        ),
+        (
             "segmentation.yaml",
             &["parts.model.net=lenet"],
             "needs an image [channels, height, width], got [84]",

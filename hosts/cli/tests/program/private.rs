@@ -566,7 +566,7 @@ fn what_a_teacher_of_dp_sgd_says_costs_what_its_training_did() {
             "name: {name}\nseed: 1\ndata: {{ set: {{ blobs: {{ features: 2, train: 600, test: 100 }} }}, clients: 4, split: iid, public: {{ from: {{ count: 200 }} }} }}\nprotocol: {{ {protocol}, {train} }}\nparts: {{ teacher: {linear}, student: {linear}, {hidden}, {parts} }}\n"
         );
         let spec = match name {
-            "fediod" | "sized" => spec.replace(", public: { from: { count: 200 } }", ""),
+            "fediod" | "sized" | "dense" | "co-boosting" => spec.replace(", public: { from: { count: 200 } }", ""),
             _ => spec,
         };
         let file = format!("{name}.yaml");
@@ -581,9 +581,12 @@ fn what_a_teacher_of_dp_sgd_says_costs_what_its_training_did() {
     let kd = "use: one-shot-distill, student: { epochs: 2, batch: 32 }";
     let iod = "use: generate-and-distill, rounds: 2, steps: 2, batch: 8, terms: { gan: 0, balance: 1 }, weights: uniform, equal-weights: true";
     let maker = "generator: { use: noise-to-input, noise: 2, net: affine }";
+    let one_shot = |name| format!("use: {name}, rounds: 2, steps: 2, batch: 8");
     let asked = [
         run("fedkd", kd, "ensemble: { use: mean-logits }"),
         run("fediod", iod, maker),
+        run("dense", &one_shot("dense"), maker),
+        run("co-boosting", &one_shot("co-boosting"), maker),
     ];
     for args in &asked {
         let answer = json(args);
