@@ -466,7 +466,12 @@ fn who_is_promised_something_sees_the_same_whatever_one_party_has() {
                 vec![
                     linear("teacher"),
                     linear("student"),
-                    ("generator", Role::Generator, "noise-to-input", "{net: affine, noise: 2}"),
+                    (
+                        "generator",
+                        Role::Generator,
+                        "noise-to-input",
+                        "{net: affine, noise: 2}",
+                    ),
                 ],
                 vec![gradients],
             ));

@@ -566,7 +566,9 @@ fn what_a_teacher_of_dp_sgd_says_costs_what_its_training_did() {
             "name: {name}\nseed: 1\ndata: {{ set: {{ blobs: {{ features: 2, train: 600, test: 100 }} }}, clients: 4, split: iid, public: {{ from: {{ count: 200 }} }} }}\nprotocol: {{ {protocol}, {train} }}\nparts: {{ teacher: {linear}, student: {linear}, {hidden}, {parts} }}\n"
         );
         let spec = match name {
-            "fediod" | "sized" | "dense" | "co-boosting" => spec.replace(", public: { from: { count: 200 } }", ""),
+            "fediod" | "sized" | "dense" | "co-boosting" => {
+                spec.replace(", public: { from: { count: 200 } }", "")
+            }
             _ => spec,
         };
         let file = format!("{name}.yaml");
