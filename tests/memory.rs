@@ -1,5 +1,7 @@
-//! How much memory it takes to combine what clients say: as much for many clients as for few.
+//! How much memory it takes to combine what clients say: as much for many clients as for few. And to
+//! read a packed table: as much as the spec allows.
 
+use fl_core::Stream;
 use fl_core::message::{Logits, SoftLabels};
 use fl_core::prelude::*;
 use fl_core::{Examples, Inputs, Labels, Parts, Role, RunOptions, SlotAssignment, linked_parts};
@@ -7,11 +9,15 @@ use fl_plugins as _;
 use fl_sim::{Execution, Setup, run};
 use ndarray::Array2;
 use peak_alloc::PeakAlloc;
+use std::io::Write;
 use std::marker::PhantomData;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 
 #[global_allocator]
 static MEMORY: PeakAlloc = PeakAlloc;
+
+/// Nothing else may run while memory is counted.
+static ALONE: Mutex<()> = Mutex::new(());
 
 const SAMPLES: u32 = 50_000;
 const CLASSES: usize = 100;
@@ -111,6 +117,7 @@ fn peak<M: Scores>(part: &str, settings: &str, clients: usize) -> f64 {
 
 #[test]
 fn answers_of_many_clients_take_the_memory_of_ten() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let of = |part: &str, peak: &dyn Fn(usize) -> f64, all: usize, most: f64| {
         let (few, many) = (peak(10), peak(all));
         let grown = format!("{part}: {few:.2} messages for 10 clients, {many:.2} for {all}");
@@ -121,5 +128,66 @@ fn answers_of_many_clients_take_the_memory_of_ten() {
     // what is beyond memory goes through a file, so these are fewer
     for part in ["mean-logits", "class-weighted"] {
         of(part, &|n| peak::<Logits>(part, "{}", n), 30, 8.0);
+    }
+}
+
+/// A few kilobytes that unpack to many rows: no row of them is held beside its fields, and what may
+/// not be read is not unpacked. An allocator may hold a list twice while it grows.
+#[test]
+fn a_packed_table_takes_the_memory_that_its_spec_allows() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let dir = tempfile::tempdir().unwrap();
+    let packed = |name: &str, first: &str, row: &str, rows: usize| {
+        let file = std::fs::File::create(dir.path().join(name)).unwrap();
+        let mut gz = flate2::write::GzEncoder::new(file, flate2::Compression::fast());
+        gz.write_all(first.as_bytes()).unwrap();
+        let some = row.repeat(1000);
+        (0..rows / 1000).for_each(|_| gz.write_all(some.as_bytes()).unwrap());
+        gz.finish().unwrap();
+    };
+    let (lines, json) = (
+        "x,y\n1,a\n0,b\n",
+        "{\"x\":1,\"y\":\"a\"}\n{\"x\":0,\"y\":\"b\"}\n",
+    );
+    packed("few.csv.gz", lines, "0,a\n1,b\n", 100_000);
+    packed("many.csv.gz", lines, "0,a\n1,b\n", 10_000_000);
+    packed("blank.csv.gz", lines, "\n", 20_000_000);
+    packed("line.csv.gz", lines, "0000000000", 10_000_000);
+    packed("many.jsonl.gz", json, "{\"x\":0,\"y\":\"a\"}\n", 2_000_000);
+    const MOST: usize = 6_000_000;
+    let read = |format: &str, file: &str| {
+        let text = format!(
+            "{{set: {{files: {{format: {format}, train: {file}, label: y, holdout: 0.1, max-bytes: {MOST}}}}}, clients: 1}}"
+        );
+        let before = MEMORY.current_usage();
+        MEMORY.reset_peak_usage();
+        let mut spec: fl_data::DataSpec = fl_core::settings::read_yaml(&text).unwrap();
+        let problems = spec.resolve(dir.path());
+        let peak = MEMORY.peak_usage() - before;
+        assert!(peak < 4 * MOST, "{file}: {peak}");
+        let read = problems.is_empty().then(|| {
+            let none = std::path::Path::new("nowhere");
+            let built = fl_data::build(&spec, none, &Stream::root(1)).unwrap();
+            built.clients[0].samples.ids().len()
+        });
+        read.ok_or(
+            problems
+                .into_iter()
+                .map(|(_, text)| text)
+                .collect::<String>(),
+        )
+    };
+    let few = read("csv", "few.csv.gz").unwrap();
+    assert!((179_000..181_000).contains(&few), "{few}");
+    let due = "with it, reading takes more than 6000000 bytes of memory, all files together; raise \
+        `max-bytes` if this machine has more";
+    for (format, file) in [
+        ("csv", "many.csv.gz"),
+        ("csv", "blank.csv.gz"),
+        ("csv", "line.csv.gz"),
+        ("jsonl", "many.jsonl.gz"),
+    ] {
+        let error = read(format, file).unwrap_err();
+        assert!(error.contains(&format!("{file}: {due}")), "{error}");
     }
 }

@@ -1,7 +1,7 @@
 //! Files of numbers: `libsvm`, `npy`, `npz` and `idx`.
 
 use crate::classes::{Classes, class_name};
-use crate::content::content;
+use crate::content::{Budget, content};
 use crate::format::{Channels, Format, MAX_WIDTH, Npy, Npz};
 use crate::npy;
 use crate::rows::{Part, loses_digits, rounded};
@@ -13,8 +13,8 @@ use std::collections::BTreeSet;
 use std::io::{Cursor, Read};
 use std::path::Path;
 
-pub(crate) fn libsvm(path: &Path, classes: &mut Classes, limit: &mut u64) -> Result<Part> {
-    let bytes = content(path, limit)?;
+pub(crate) fn libsvm(path: &Path, classes: &mut Classes, budget: &mut Budget) -> Result<Part> {
+    let bytes = content(path, budget)?;
     let class = |label: &str| {
         let number: f64 = label
             .parse()
@@ -25,6 +25,7 @@ pub(crate) fn libsvm(path: &Path, classes: &mut Classes, limit: &mut u64) -> Res
     };
     let mut rows = lines::rows(&bytes, MAX_WIDTH, class)
         .map_err(|error| anyhow::anyhow!("{}: {error:#}", path.display()))?;
+    budget.give(bytes.len() as u64);
     let of = std::mem::take(&mut rows.labels);
     // the true width is known once all files have been read
     let width = rows
@@ -32,10 +33,12 @@ pub(crate) fn libsvm(path: &Path, classes: &mut Classes, limit: &mut u64) -> Res
         .iter()
         .max()
         .map_or(1, |last| *last as usize + 1);
-    Ok(Part {
+    let part = Part {
         inputs: rows.sparse(width),
         of,
-    })
+    };
+    budget.take(part.bytes(), path)?;
+    Ok(part)
 }
 
 /// Sparse rows with this width, as plain numbers if `plain`.
@@ -67,11 +70,11 @@ pub(crate) fn idx(
     inputs: &Path,
     labels: &Path,
     classes: &mut Classes,
-    limit: &mut u64,
+    budget: &mut Budget,
 ) -> Result<Part> {
     let named = |path: &Path| path.display().to_string();
-    let images = idx_inputs(inputs, limit)?;
-    let found = idx::labels(content(labels, limit)?, 256).with_context(|| named(labels))?;
+    let images = idx_inputs(inputs, budget)?;
+    let found = idx::labels(content(labels, budget)?, 256).with_context(|| named(labels))?;
     same(images.of.len(), found.len(), inputs, labels)?;
     let of = found.iter().enumerate().map(|(at, label)| {
         classes
@@ -85,8 +88,8 @@ pub(crate) fn idx(
 }
 
 /// Images without their labels.
-pub(crate) fn idx_inputs(path: &Path, limit: &mut u64) -> Result<Part> {
-    let images = idx::images(content(path, limit)?).with_context(|| path.display().to_string())?;
+pub(crate) fn idx_inputs(path: &Path, budget: &mut Budget) -> Result<Part> {
+    let images = idx::images(content(path, budget)?).with_context(|| path.display().to_string())?;
     Ok(Part::unlabelled(format::images(
         [1, images.height, images.width],
         images.data,
@@ -103,17 +106,27 @@ fn same(rows: usize, labels: usize, inputs: &Path, of: &Path) -> Result<()> {
     Ok(())
 }
 
-fn array(path: &Path, limit: &mut u64) -> Result<npy::Array> {
-    npy::read(&content(path, limit)?).with_context(|| path.display().to_string())
+fn array(path: &Path, budget: &mut Budget) -> Result<npy::Array> {
+    let bytes = content(path, budget)?;
+    npy_array(&bytes, path, budget).with_context(|| path.display().to_string())
+}
+
+/// The array in these bytes, which are free afterwards.
+fn npy_array(bytes: &[u8], path: &Path, budget: &mut Budget) -> Result<npy::Array> {
+    let header = npy::Header::read(bytes)?;
+    budget.take(header.memory(), path)?;
+    let array = header.array()?;
+    budget.give(bytes.len() as u64);
+    Ok(array)
 }
 
 pub(crate) fn npy_pair(
     inputs: &Path,
     labels: &Path,
     (classes, sides): (&mut Classes, &mut ImageSides),
-    limit: &mut u64,
+    budget: &mut Budget,
 ) -> Result<Part> {
-    let (rows, of) = (array(inputs, limit)?, array(labels, limit)?);
+    let (rows, of) = (array(inputs, budget)?, array(labels, budget)?);
     same(rows.shape[0], of.shape[0], inputs, labels)?;
     let of = labelled(&of, classes).with_context(|| labels.display().to_string())?;
     let inputs = sides
@@ -126,10 +139,10 @@ pub(crate) fn npy_column(
     path: &Path,
     files: &Files,
     (classes, sides): (&mut Classes, &mut ImageSides),
-    limit: &mut u64,
+    budget: &mut Budget,
 ) -> Result<Part> {
     let name = || path.display().to_string();
-    let mut rows = array(path, limit)?;
+    let mut rows = array(path, budget)?;
     if files.unlabelled() {
         return Ok(Part::unlabelled(sides.numbers(rows).with_context(name)?));
     }
@@ -176,10 +189,11 @@ pub(crate) fn npz(
     how: &Npz,
     files: &Files,
     (classes, sides): (&mut Classes, &mut ImageSides),
-    limit: &mut u64,
+    budget: &mut Budget,
 ) -> Result<Part> {
     let name = || path.display().to_string();
-    let mut zip = zip::ZipArchive::new(Cursor::new(content(path, limit)?)).with_context(name)?;
+    let bytes = content(path, budget)?;
+    let mut zip = zip::ZipArchive::new(Cursor::new(bytes)).with_context(name)?;
     let mut read = |array: &str| -> Result<npy::Array> {
         let known: Vec<String> = zip
             .file_names()
@@ -192,11 +206,9 @@ pub(crate) fn npz(
             format!("there is no array `{array}`; it has: {}", known.join(", "))
         })?;
         let mut bytes = Vec::new();
-        file.take(*limit + 1).read_to_end(&mut bytes)?;
-        *limit = limit
-            .checked_sub(bytes.len() as u64)
-            .context("with it the files hold more than `max-bytes`, all together")?;
-        npy::read(&bytes).with_context(|| format!("array `{array}`"))
+        file.take(budget.left() + 1).read_to_end(&mut bytes)?;
+        budget.take(bytes.len() as u64, path)?;
+        npy_array(&bytes, path, budget).with_context(|| format!("array `{array}`"))
     };
     let rows = read(&how.inputs).with_context(name)?;
     let Some(label) = files.label_column() else {

@@ -1,19 +1,52 @@
-//! The bytes of a file, within what a spec allows.
+//! The bytes of a file, within the memory that a spec allows.
 
-use anyhow::{Context, Result};
+use anyhow::{Error, Result, anyhow};
 use fl_data_kit::archive;
 use std::path::Path;
 
-/// The content of a file, of which there may be `limit` bytes; takes what it holds away from
-/// `limit`.
-pub(crate) fn content(path: &Path, limit: &mut u64) -> Result<Vec<u8>> {
-    let bytes = archive::read_start(path, limit.saturating_add(1))?;
-    let left = limit.checked_sub(bytes.len() as u64);
-    *limit = left.with_context(|| {
-        format!(
-            "{}: holds more than {limit} bytes when decompressed; all files together may not hold more than `max-bytes`",
-            path.display()
+/// The memory that reading all files of a spec may take, as its `max-bytes` says.
+pub(crate) struct Budget {
+    most: u64,
+    left: u64,
+}
+
+impl Budget {
+    pub fn new(most: u64) -> Self {
+        Self { most, left: most }
+    }
+
+    pub fn left(&self) -> u64 {
+        self.left
+    }
+
+    /// What was read of the file at `path` takes so many bytes more.
+    pub fn take(&mut self, bytes: u64, path: &Path) -> Result<()> {
+        self.left = self
+            .left
+            .checked_sub(bytes)
+            .ok_or_else(|| self.exceeded(path))?;
+        Ok(())
+    }
+
+    /// So many bytes are free again.
+    pub fn give(&mut self, bytes: u64) {
+        self.left += bytes;
+    }
+
+    /// The file is too much.
+    pub fn exceeded(&self, path: &Path) -> Error {
+        anyhow!(
+            "{}: with it, reading takes more than {} bytes of memory, all files together; raise \
+             `max-bytes` if this machine has more",
+            path.display(),
+            self.most
         )
-    })?;
+    }
+}
+
+/// The content of a file, which counts against `budget`.
+pub(crate) fn content(path: &Path, budget: &mut Budget) -> Result<Vec<u8>> {
+    let bytes = archive::read_start(path, budget.left().saturating_add(1))?;
+    budget.take(bytes.len() as u64, path)?;
     Ok(bytes)
 }

@@ -3,6 +3,7 @@
 use crate::class_key::key;
 use crate::classes::{Classes, short};
 use crate::column_kinds::{Column, Number, Text};
+use crate::content::Budget;
 use crate::literal::Literal;
 use crate::rows::{Part, loses_digits, rounded};
 use crate::seen_column::{MAX_CATEGORIES, SeenColumn, number};
@@ -259,19 +260,23 @@ impl<'a> Plan<'a> {
     }
 
     /// The rows of a table as numbers, and their classes.
-    pub fn encode(&mut self, table: &Table, classes: &mut Classes, limit: u64) -> Result<Part> {
+    pub fn encode(
+        &mut self,
+        table: &Table,
+        classes: &mut Classes,
+        budget: &Budget,
+    ) -> Result<Part> {
         let order = table.order(self.first)?;
         let labels: Vec<usize> = self.labels.iter().map(|label| order[*label]).collect();
         let rows = table.len();
         let bytes = (rows as u64)
             .saturating_mul(self.width as u64)
             .saturating_mul(4);
-        ensure!(
-            self.sparse || bytes <= limit,
-            "{}: {rows} rows of {} values need {bytes} bytes; raise `max-bytes`, or have fewer categories",
-            table.path.display(),
-            self.width
-        );
+        if !self.sparse && bytes > budget.left() {
+            let width = self.width;
+            let exceeded = budget.exceeded(&table.path);
+            bail!("{exceeded}; {rows} rows of {width} values need {bytes} bytes");
+        }
         let mut of = Vec::with_capacity(rows);
         let mut dense = Vec::with_capacity(if self.sparse { 0 } else { rows * self.width });
         let (mut starts, mut columns, mut values) = (vec![0], Vec::new(), Vec::new());
@@ -307,11 +312,9 @@ impl<'a> Plan<'a> {
                     values.push(*value);
                 }
                 starts.push(columns.len());
-                ensure!(
-                    columns.len() as u64 * 8 <= limit,
-                    "{}: its rows need more than `max-bytes` ({limit}) as numbers; raise it",
-                    table.path.display()
-                );
+                if (columns.len() + starts.len()) as u64 * 8 > budget.left() {
+                    return Err(budget.exceeded(&table.path));
+                }
             } else {
                 let start = dense.len();
                 dense.resize(start + self.width, 0.0);

@@ -1,6 +1,7 @@
 //! PNG and JPEG files, with a folder per class or a table of labels.
 
 use crate::classes::Classes;
+use crate::content::{Budget, content};
 use crate::format::{Colours, ImageFiles, Resize, ResizeBy};
 use crate::paths::{Pair, Source};
 use crate::read_table;
@@ -9,7 +10,7 @@ use crate::settings::Files;
 use crate::table::WrongRows;
 use anyhow::{Context, Result, bail, ensure};
 use fl_core::Inputs;
-use fl_data_kit::{archive, format};
+use fl_data_kit::format;
 use resize::{Pixel, Type};
 use rgb::FromSlice;
 use std::collections::BTreeMap;
@@ -70,7 +71,7 @@ pub(crate) fn read(
     files: &Files,
     how: &ImageFiles,
     classes: &mut Classes,
-    (lost, limit): (&mut Lost, &mut u64),
+    (lost, budget): (&mut Lost, &mut Budget),
 ) -> Result<Part> {
     let paths = source.inputs(&files.format);
     let of = match source {
@@ -82,10 +83,10 @@ pub(crate) fn read(
             };
             paths.iter().map(of_folder).collect::<Result<_>>()?
         }
-        Source::Pair(pair) => of_table(pair, &paths, files, &how.file, classes, limit)?,
+        Source::Pair(pair) => of_table(pair, &paths, files, &how.file, classes, budget)?,
     };
     Ok(Part {
-        inputs: stacked(&paths, how, lost, limit)?,
+        inputs: stacked(&paths, how, lost, budget)?,
         of,
     })
 }
@@ -97,9 +98,9 @@ fn of_table(
     files: &Files,
     file: &str,
     classes: &mut Classes,
-    limit: &mut u64,
+    budget: &mut Budget,
 ) -> Result<Vec<u32>> {
-    let table = read_table::by_ending(labels.as_ref(), limit)?;
+    let table = read_table::by_ending(labels.as_ref(), budget)?;
     let label = files.label_column().context("`label` names no column")?;
     let (name, label) = (table.find(file)?, table.find(&label.0)?);
     let index: BTreeMap<&Path, usize> = (0..).zip(paths).map(|(at, path)| (&**path, at)).collect();
@@ -141,13 +142,13 @@ pub(crate) fn stacked(
     paths: &[PathBuf],
     how: &ImageFiles,
     lost: &mut Lost,
-    limit: &mut u64,
+    budget: &mut Budget,
 ) -> Result<Inputs> {
     let mut data = Vec::new();
     let mut first: Option<([usize; 3], &Path)> = None;
     for path in paths {
         let name = || path.display().to_string();
-        let file = archive::read_at_most(path, (*limit).min(archive::MAX_BYTES))?;
+        let file = content(path, budget)?;
         lost.files += 1;
         let mut image = decoded(&file, lost).with_context(name)?;
         if let Some(colours) = &how.colours {
@@ -157,9 +158,8 @@ pub(crate) fn stacked(
             image = resized(image, size, lost).with_context(name)?;
         }
         let (shape, pixels) = image;
-        *limit = limit.checked_sub(pixels.len() as u64).with_context(|| {
-            format!("{}: with it the images need more than `max-bytes`", name())
-        })?;
+        budget.give(file.len() as u64);
+        budget.take(pixels.len() as u64, path)?;
         let (wanted, example) = *first.get_or_insert((shape, path));
         ensure!(
             shape == wanted,

@@ -1,7 +1,7 @@
 //! Rows of users by name, as LEAF (Caldas et al. 2018) writes them in JSON.
 
 use crate::classes::{Classes, class_name, short};
-use crate::content::content;
+use crate::content::{Budget, content};
 use crate::format::Leaf;
 use crate::paths::Paths;
 use crate::rows::Part;
@@ -81,6 +81,17 @@ struct User {
 }
 
 impl User {
+    /// The bytes that it takes.
+    fn memory(&self) -> u64 {
+        let of = |row: &Row| match row {
+            Row::Numbers(row) => size_of_val(&row[..]),
+            Row::Text(text) => text.len(),
+        };
+        let Columns { x, y } = &self.columns;
+        let rows = x.iter().map(of).sum::<usize>();
+        (rows + size_of_val(&x[..]) + size_of_val(&y[..])) as u64
+    }
+
     fn at(&self, row: usize) -> String {
         let Self { path, name, .. } = self;
         format!("{}: user `{}`, row {row}", path.display(), short(name))
@@ -88,8 +99,8 @@ impl User {
 }
 
 /// The users of a file in its order.
-fn users(path: &Path, limit: &mut u64) -> Result<Vec<User>> {
-    let bytes = content(path, limit)?;
+fn users(path: &Path, budget: &mut Budget) -> Result<Vec<User>> {
+    let bytes = content(path, budget)?;
     let at = || path.display().to_string();
     let found: Content = serde_json::from_slice(&bytes).map_err(|error| {
         anyhow::anyhow!(
@@ -128,6 +139,10 @@ fn users(path: &Path, limit: &mut u64) -> Result<Vec<User>> {
             name,
             columns,
         });
+    }
+    budget.give(bytes.len() as u64);
+    for user in &all {
+        budget.take(user.memory(), path)?;
     }
     match user_data.keys().next() {
         None => Ok(all),
@@ -265,7 +280,7 @@ pub(crate) struct Found {
 }
 
 pub(crate) fn read(files: &Files, how: &Leaf, classes: &mut Classes) -> Result<Found> {
-    let mut limit = files.max_bytes;
+    let mut budget = Budget::new(files.max_bytes);
     let mut all = |paths: &Paths| -> Result<Vec<User>> {
         let mut found = Vec::new();
         for path in paths
@@ -273,7 +288,7 @@ pub(crate) fn read(files: &Files, how: &Leaf, classes: &mut Classes) -> Result<F
             .iter()
             .flat_map(|source| source.files(&files.format))
         {
-            found.extend(users(&path, &mut limit)?);
+            found.extend(users(&path, &mut budget)?);
         }
         Ok(found)
     };

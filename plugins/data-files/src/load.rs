@@ -2,6 +2,7 @@
 
 use crate::arrays::ImageSides;
 use crate::classes::{self, Classes, Meaning};
+use crate::content::Budget;
 use crate::encode::Plan;
 use crate::format::{Format, Leaf, Libsvm};
 use crate::images::Lost;
@@ -96,12 +97,12 @@ fn rows_of_classes(labels: &Meaning, classes: usize, train: &[(String, Part)]) -
 }
 
 fn tables(files: &Files, classes: &mut Classes) -> Result<All> {
-    let mut limit = files.max_bytes;
+    let mut budget = Budget::new(files.max_bytes);
     let mut read = |source: &Source| {
         let paths = source.files(&files.format);
         paths
             .iter()
-            .map(|path| read_table::read(path, files, &mut limit))
+            .map(|path| read_table::read(path, files, &mut budget))
             .collect::<Result<Vec<_>>>()
     };
     let mut read_all = |sources: &mut dyn Iterator<Item = &Source>| -> Result<_> {
@@ -128,14 +129,13 @@ fn tables(files: &Files, classes: &mut Classes) -> Result<All> {
         bare(&all[0])
     );
     let mut plan = Plan::new(files, &all)?;
-    let mut left = files.max_bytes;
     type Counts = Vec<(String, usize)>;
     let mut encoded = |tables: &[Table], counts: Counts, classes: &mut Classes| -> Result<_> {
         let (mut tables, mut sources) = (tables.iter(), Vec::new());
         for (name, count) in counts {
             let parts = tables.by_ref().take(count).map(|table| {
-                let part = plan.encode(table, classes, left)?;
-                left = left.saturating_sub(part.bytes());
+                let part = plan.encode(table, classes, &budget)?;
+                budget.take(part.bytes(), &table.path)?;
                 Ok(part)
             });
             sources.push((name, joined(parts.collect::<Result<Vec<Part>>>()?)?));
@@ -171,40 +171,40 @@ fn users(files: &Files, how: &Leaf, classes: &mut Classes) -> Result<All> {
 }
 
 fn parts(files: &Files, classes: &mut Classes) -> Result<All> {
-    let mut limit = files.max_bytes;
+    let mut budget = Budget::new(files.max_bytes);
     let (mut sides, mut lost) = (ImageSides::of(&files.format), Lost::default());
     let mut read = |source: &Source, classes: &mut Classes| -> Result<Part> {
-        let mut one = |path: &Path, limit: &mut u64| {
+        let mut one = |path: &Path, budget: &mut Budget| {
             let found = (&mut *classes, &mut sides);
             match &files.format {
-                Format::Libsvm(_) => arrays::libsvm(path, found.0, limit),
-                Format::Npy(_) => arrays::npy_column(path, files, found, limit),
-                Format::Npz(how) => arrays::npz(path, how, files, found, limit),
+                Format::Libsvm(_) => arrays::libsvm(path, found.0, budget),
+                Format::Npy(_) => arrays::npy_column(path, files, found, budget),
+                Format::Npz(how) => arrays::npz(path, how, files, found, budget),
                 _ => bail!("{}: labels must be in a file of their own", path.display()),
             }
         };
         match (source, &files.format) {
             (Source::Pair(Pair { inputs, labels }), Format::Idx) => {
-                arrays::idx(inputs.as_ref(), labels.as_ref(), classes, &mut limit)
+                arrays::idx(inputs.as_ref(), labels.as_ref(), classes, &mut budget)
             }
             (Source::Path(_), Format::Idx) => {
                 let paths = source.files(&files.format);
                 let parts = paths
                     .iter()
-                    .map(|path| arrays::idx_inputs(path, &mut limit));
+                    .map(|path| arrays::idx_inputs(path, &mut budget));
                 joined(parts.collect::<Result<_>>()?)
             }
             (_, Format::Images(how)) => {
-                images::read(source, files, how, classes, (&mut lost, &mut limit))
+                images::read(source, files, how, classes, (&mut lost, &mut budget))
             }
             (Source::Pair(Pair { inputs, labels }), _) => {
                 let found = (classes, &mut sides);
-                arrays::npy_pair(inputs.as_ref(), labels.as_ref(), found, &mut limit)
+                arrays::npy_pair(inputs.as_ref(), labels.as_ref(), found, &mut budget)
             }
             (Source::Path(_), _) => {
                 let paths = source.files(&files.format);
                 let parts: Result<Vec<Part>> =
-                    paths.iter().map(|path| one(path, &mut limit)).collect();
+                    paths.iter().map(|path| one(path, &mut budget)).collect();
                 joined(parts?).with_context(|| source.name().to_string())
             }
         }
@@ -233,7 +233,7 @@ fn parts(files: &Files, classes: &mut Classes) -> Result<All> {
         let values: u64 = all().map(|part| part.bytes() / 8).sum();
         let cells = all().map(|part| part.of.len() as u64).sum::<u64>() * width as u64;
         // rows that are mostly there are smaller and faster as plain numbers
-        let dense = values * 2 > cells && cells * 4 <= files.max_bytes;
+        let dense = values * 2 > cells && cells * 4 <= budget.left();
         for (_, part) in train.iter_mut().chain(&mut test) {
             part.inputs =
                 arrays::widened(std::mem::replace(&mut part.inputs, empty()), width, dense);

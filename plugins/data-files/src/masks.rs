@@ -1,12 +1,12 @@
 //! Masks of images: the classes, or the objects, of their pixels.
 
+use crate::content::{Budget, content};
 use crate::format::{MaskPixels, Masks as How};
 use crate::images::{self, Lost};
 use crate::paired_images::Targets;
 use crate::settings::Files;
 use anyhow::{Context, Result, ensure};
 use fl_core::{Labels, Masks};
-use fl_data_kit::archive;
 use ndarray::Array2;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -39,10 +39,10 @@ impl Targets for MaskTargets<'_> {
         path: &Path,
         image: &Path,
         shape: &[usize],
-        (_, limit): (&mut Lost, &mut u64),
+        (_, budget): (&mut Lost, &mut Budget),
     ) -> Result<()> {
         let name = || path.display().to_string();
-        let file = archive::read_at_most(path, (*limit).min(archive::MAX_BYTES))?;
+        let file = content(path, budget)?;
         let (size, numbers) = images::numbers(&file).with_context(name)?;
         ensure!(
             size == shape[1..],
@@ -54,10 +54,8 @@ impl Targets for MaskTargets<'_> {
             shape[1],
             shape[2]
         );
-        let bytes = 2 * numbers.len() as u64;
-        *limit = limit
-            .checked_sub(bytes)
-            .with_context(|| format!("{}: with it the masks need more than `max-bytes`", name()))?;
+        budget.give(file.len() as u64);
+        budget.take(2 * numbers.len() as u64, path)?;
         self.masks.push((path.to_path_buf(), numbers));
         Ok(())
     }

@@ -14,6 +14,9 @@ pub struct Array {
     pub data: Data,
 }
 
+/// The bytes of a number in 64 bits and in 32.
+const NUMBER: usize = 12;
+
 /// Numbers: bytes stay bytes.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Data {
@@ -42,63 +45,116 @@ impl Array {
 /// If it is not NumPy's, holds bytes, complex numbers, records or objects, or its header does not
 /// describe exactly the bytes that follow.
 pub fn read(bytes: &[u8]) -> Result<Array> {
-    const MAGIC: &[u8] = b"\x93NUMPY";
-    ensure!(
-        bytes.starts_with(MAGIC),
-        "not NumPy's: begins with {:02x?}, and NumPy's begins with {MAGIC:02x?}",
-        &bytes[..bytes.len().min(MAGIC.len())]
-    );
-    let start = |at: usize| bytes.get(at).copied().map(usize::from);
-    let (length, from): (Option<usize>, usize) = match start(6) {
-        Some(1) => (start(8).zip(start(9)).map(|(a, b)| a + 256 * b), 10),
-        Some(2 | 3) => {
-            let four = bytes.get(8..12).and_then(|four| four.try_into().ok());
-            (four.map(|four| u32::from_le_bytes(four) as usize), 12)
-        }
-        _ => bail!("an array file of a version that is not known"),
-    };
-    let header = length.and_then(|length| bytes.get(from..from.checked_add(length)?));
-    let header = header.context("the file ends inside its header")?;
-    let header = std::str::from_utf8(header).context("the header is not text")?;
-    let content = &bytes[from + header.len()..];
+    Header::read(bytes)?.array()
+}
 
-    let kind = text(header, "descr")
-        .context("the header has no `descr` that is a text: records are not read")?;
-    let fortran = match after(header, "fortran_order")? {
-        rest if rest.starts_with("True") => true,
-        rest if rest.starts_with("False") => false,
-        _ => bail!("`fortran_order` in the header is neither True nor False"),
-    };
-    let shape = shape(header)?;
-    let big = kind.starts_with('>');
-    let letters = kind.trim_start_matches(['<', '>', '|', '=']);
-    ensure!(
-        !letters.starts_with(['S', 'O']),
-        "bytes and objects (`{kind}`) are not read; save texts as `array.astype(str)`"
-    );
-    let width = letters.get(1..).and_then(|n| n.parse().ok());
-    let size: usize = if letters.starts_with('U') {
-        width.and_then(|n: usize| n.checked_mul(4))
-    } else {
-        width
+/// What the header of an array says, and the bytes that follow it.
+pub struct Header<'b> {
+    shape: Vec<usize>,
+    /// The kind of numbers.
+    letters: &'b str,
+    big: bool,
+    fortran: bool,
+    /// The bytes of one.
+    size: usize,
+    content: &'b [u8],
+}
+
+impl<'b> Header<'b> {
+    /// Reads it.
+    ///
+    /// # Errors
+    /// As [`read`].
+    pub fn read(bytes: &'b [u8]) -> Result<Self> {
+        const MAGIC: &[u8] = b"\x93NUMPY";
+        ensure!(
+            bytes.starts_with(MAGIC),
+            "not NumPy's: begins with {:02x?}, and NumPy's begins with {MAGIC:02x?}",
+            &bytes[..bytes.len().min(MAGIC.len())]
+        );
+        let start = |at: usize| bytes.get(at).copied().map(usize::from);
+        let (length, from): (Option<usize>, usize) = match start(6) {
+            Some(1) => (start(8).zip(start(9)).map(|(a, b)| a + 256 * b), 10),
+            Some(2 | 3) => {
+                let four = bytes.get(8..12).and_then(|four| four.try_into().ok());
+                (four.map(|four| u32::from_le_bytes(four) as usize), 12)
+            }
+            _ => bail!("an array file of a version that is not known"),
+        };
+        let header = length.and_then(|length| bytes.get(from..from.checked_add(length)?));
+        let header = header.context("the file ends inside its header")?;
+        let header = std::str::from_utf8(header).context("the header is not text")?;
+        let content = &bytes[from + header.len()..];
+
+        let kind = text(header, "descr")
+            .context("the header has no `descr` that is a text: records are not read")?;
+        let fortran = match after(header, "fortran_order")? {
+            rest if rest.starts_with("True") => true,
+            rest if rest.starts_with("False") => false,
+            _ => bail!("`fortran_order` in the header is neither True nor False"),
+        };
+        let shape = shape(header)?;
+        let big = kind.starts_with('>');
+        let letters = kind.trim_start_matches(['<', '>', '|', '=']);
+        ensure!(
+            !letters.starts_with(['S', 'O']),
+            "bytes and objects (`{kind}`) are not read; save texts as `array.astype(str)`"
+        );
+        let width = letters.get(1..).and_then(|n| n.parse().ok());
+        let size: usize = if letters.starts_with('U') {
+            width.and_then(|n: usize| n.checked_mul(4))
+        } else {
+            width
+        }
+        .unwrap_or(0);
+        let count = shape
+            .iter()
+            .try_fold(1usize, |n, side| n.checked_mul(*side));
+        let wanted = count.and_then(|n| n.checked_mul(size));
+        ensure!(
+            wanted == Some(content.len()) && size > 0,
+            "the header says {shape:?} of `{kind}`, but {} bytes follow it",
+            content.len()
+        );
+        Ok(Self {
+            shape,
+            letters,
+            big,
+            fortran,
+            size,
+            content,
+        })
     }
-    .unwrap_or(0);
-    let count = shape
-        .iter()
-        .try_fold(1usize, |n, side| n.checked_mul(*side));
-    let wanted = count.and_then(|n| n.checked_mul(size));
-    ensure!(
-        wanted == Some(content.len()) && size > 0,
-        "the header says {shape:?} of `{kind}`, but {} bytes follow it",
-        content.len()
-    );
-    let data = match letters {
-        "u1" | "b1" => Data::Bytes(content.to_vec()),
-        _ if letters.starts_with('U') => Data::Texts(texts(content, size, big)?),
-        _ => Data::Numbers(numbers(content, letters, big)?),
-    };
-    let array = Array { shape, data };
-    Ok(if fortran { c_order(&array) } else { array })
+
+    /// The bytes that the array takes, with the 32-bit numbers that are made of it.
+    pub fn memory(&self) -> u64 {
+        let (bytes, count) = (self.content.len(), self.content.len() / self.size);
+        let once = match self.letters {
+            "u1" | "b1" => bytes,
+            of if of.starts_with('U') => bytes + count * size_of::<String>(),
+            _ => count * NUMBER,
+        };
+        // it is copied into another order
+        once as u64 * (1 + u64::from(self.fortran))
+    }
+
+    /// The array.
+    ///
+    /// # Errors
+    /// As [`read`].
+    pub fn array(self) -> Result<Array> {
+        let Self { content, big, .. } = self;
+        let data = match self.letters {
+            "u1" | "b1" => Data::Bytes(content.to_vec()),
+            of if of.starts_with('U') => Data::Texts(texts(content, self.size, big)?),
+            of => Data::Numbers(numbers(content, of, big)?),
+        };
+        let array = Array {
+            shape: self.shape,
+            data,
+        };
+        Ok(if self.fortran { c_order(&array) } else { array })
+    }
 }
 
 /// Texts of one width: four bytes a character, filled up with zeros.

@@ -1,5 +1,6 @@
 //! Images in one folder, and in another what belongs to each by its name.
 
+use crate::content::Budget;
 use crate::format::ImageFiles;
 use crate::images::{self, Lost};
 use crate::paths::{Pair, Paths, Source, inside};
@@ -21,14 +22,14 @@ pub(crate) trait Targets {
     /// How many were read.
     fn len(&self) -> usize;
 
-    /// Reads one, which belongs to `image` of this shape; `limit` is how many more bytes there may
-    /// be.
+    /// Reads one, which belongs to `image` of this shape; `budget` is the memory that it may
+    /// take.
     fn read(
         &mut self,
         path: &Path,
         image: &Path,
         shape: &[usize],
-        counts: (&mut Lost, &mut u64),
+        counts: (&mut Lost, &mut Budget),
     ) -> Result<()>;
 
     /// The names of the classes, of the spec or of the first `learnt`; what a user should know of
@@ -40,15 +41,16 @@ pub(crate) trait Targets {
 }
 
 pub(crate) fn read(files: &Files, targets: &mut impl Targets) -> Result<Rows> {
-    let (mut limit, mut train, mut test) = (files.max_bytes, Vec::new(), Vec::new());
+    let mut budget = Budget::new(files.max_bytes);
+    let (mut train, mut test) = (Vec::new(), Vec::new());
     let mut lost = Lost::default();
     for from in files.train.sources() {
-        let part = source(files, from, targets, (&mut lost, &mut limit))?;
+        let part = source(files, from, targets, (&mut lost, &mut budget))?;
         train.push((from.name().to_string(), part));
     }
     let learnt = targets.len();
     for from in files.test.iter().flat_map(Paths::sources) {
-        let part = source(files, from, targets, (&mut lost, &mut limit))?;
+        let part = source(files, from, targets, (&mut lost, &mut budget))?;
         test.push((from.name().to_string(), part));
     }
     let (names, notes) = targets.classes(files, learnt)?;
@@ -80,7 +82,7 @@ fn source<T: Targets>(
     files: &Files,
     source: &Source,
     targets: &mut T,
-    (lost, limit): (&mut Lost, &mut u64),
+    (lost, budget): (&mut Lost, &mut Budget),
 ) -> Result<Part> {
     let word = T::WORD;
     let Source::Pair(Pair { inputs, labels }) = source else {
@@ -98,7 +100,7 @@ fn source<T: Targets>(
     let stem = |path: &Path| path.file_stem().map(|name| name.to_os_string());
     let from = targets.len() as u32;
     let part = Part {
-        inputs: images::stacked(&paths, &ImageFiles::AS_STORED, lost, limit)
+        inputs: images::stacked(&paths, &ImageFiles::AS_STORED, lost, budget)
             .with_context(|| format!("the images in {inputs}"))?,
         of: (from..from + paths.len() as u32).collect(),
     };
@@ -112,7 +114,7 @@ fn source<T: Targets>(
                 T::ENDING
             )
         })?;
-        targets.read(other, image, &part.inputs.shape(), (lost, limit))?;
+        targets.read(other, image, &part.inputs.shape(), (lost, budget))?;
     }
     if let Some(alone) = others
         .iter()

@@ -1,5 +1,6 @@
 //! Images to be made of others.
 
+use crate::content::Budget;
 use crate::format::ImageFiles;
 use crate::images::{self, Lost};
 use crate::paired_images::Targets;
@@ -30,10 +31,10 @@ impl Targets for ImageTargets {
         path: &Path,
         _: &Path,
         _: &[usize],
-        (lost, limit): (&mut Lost, &mut u64),
+        (lost, budget): (&mut Lost, &mut Budget),
     ) -> Result<()> {
         let Inputs::Bytes { shape, data, .. } =
-            images::stacked(&[path.to_path_buf()], &ImageFiles::AS_STORED, lost, limit)?
+            images::stacked(&[path.to_path_buf()], &ImageFiles::AS_STORED, lost, budget)?
         else {
             anyhow::bail!("{}: not an image of bytes", path.display());
         };

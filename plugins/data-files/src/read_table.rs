@@ -1,40 +1,41 @@
 //! Reads files of tables.
 
 use crate::classes::short;
-use crate::content::content;
+use crate::content::Budget;
 use crate::format::{Csv, Format};
 use crate::parquet;
 use crate::paths::has_ending;
 use crate::settings::Files;
 use crate::table::{Table, WrongRows, other_separator};
 use anyhow::{Context, Result, bail, ensure};
-use fl_data_kit::format::csv::{MAX_COLUMNS, records, utf8};
+use fl_data_kit::archive;
+use fl_data_kit::format::csv::{MAX_COLUMNS, MAX_ROW, Utf8, records};
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value as Json};
-use std::path::Path;
+use std::io::{BufRead, BufReader, ErrorKind, Read};
+use std::path::{Path, PathBuf};
 
-/// Reads one file, of at most `limit` bytes; takes what it holds away from `limit`.
-pub(crate) fn read(path: &Path, files: &Files, limit: &mut u64) -> Result<Table> {
-    read_as(&files.format, path, limit)
+/// Reads one file, which counts against `budget`.
+pub(crate) fn read(path: &Path, files: &Files, budget: &mut Budget) -> Result<Table> {
+    read_as(&files.format, path, budget)
 }
 
 /// As [`read`], a table whose format its name says: `csv` unless it ends otherwise.
-pub(crate) fn by_ending(path: &Path, limit: &mut u64) -> Result<Table> {
+pub(crate) fn by_ending(path: &Path, budget: &mut Budget) -> Result<Table> {
     let formats = [Format::Jsonl, Format::Parquet];
     let format = formats.into_iter().find(|format| has_ending(path, format));
     let csv = Format::Csv(Csv {
         separator: None,
         header: true,
     });
-    read_as(&format.unwrap_or(csv), path, limit)
+    read_as(&format.unwrap_or(csv), path, budget)
 }
 
-fn read_as(format: &Format, path: &Path, limit: &mut u64) -> Result<Table> {
-    let bytes = content(path, limit)?;
+fn read_as(format: &Format, path: &Path, budget: &mut Budget) -> Result<Table> {
     let table = match format {
-        Format::Csv(how) => csv(path, &bytes, how),
-        Format::Jsonl => jsonl(path, &bytes),
-        Format::Parquet => parquet::read(path, bytes, limit),
+        Format::Csv(how) => csv(path, how, budget),
+        Format::Jsonl => jsonl(path, budget),
+        Format::Parquet => parquet::read(path, budget),
         _ => bail!("this format is no table"),
     }?;
     // a client may have none
@@ -47,8 +48,47 @@ fn read_as(format: &Format, path: &Path, limit: &mut u64) -> Result<Table> {
     Ok(table)
 }
 
-fn csv(path: &Path, bytes: &[u8], how: &Csv) -> Result<Table> {
-    let text = utf8(bytes).with_context(|| path.display().to_string())?;
+/// The text of a file, read piece by piece. Its fields take at least as many bytes, so that a file
+/// with more text than there is memory left ends with an error.
+struct FileText {
+    from: Utf8<Box<dyn Read>>,
+    path: PathBuf,
+    left: u64,
+    exceeded: String,
+}
+
+impl FileText {
+    fn open(path: &Path, budget: &Budget) -> Result<BufReader<Self>> {
+        Ok(BufReader::with_capacity(
+            1 << 16,
+            Self {
+                from: Utf8::new(archive::open(path)?),
+                path: path.into(),
+                left: budget.left(),
+                exceeded: budget.exceeded(path).to_string(),
+            },
+        ))
+    }
+}
+
+impl Read for FileText {
+    fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
+        let error = match self.from.read(out) {
+            Ok(n) => match self.left.checked_sub(n as u64) {
+                Some(left) => {
+                    self.left = left;
+                    return Ok(n);
+                }
+                None => self.exceeded.clone(),
+            },
+            Err(why) if why.kind() == ErrorKind::Interrupted => return Err(why),
+            Err(why) => format!("{}: {why}", self.path.display()),
+        };
+        Err(std::io::Error::other(error))
+    }
+}
+
+fn csv(path: &Path, how: &Csv, budget: &mut Budget) -> Result<Table> {
     let is_tsv = path.to_string_lossy().contains(".tsv");
     let own = if is_tsv { b'\t' } else { b',' };
     let separator = how
@@ -59,7 +99,7 @@ fn csv(path: &Path, bytes: &[u8], how: &Csv) -> Result<Table> {
     let mut table: Option<Table> = None;
     let mut wrong = WrongRows::default();
     let at = |line| format!("{}:{line}", path.display());
-    records(text, reader, at, |line, row| {
+    records(FileText::open(path, budget)?, reader, at, |line, row| {
         let Some(table) = &mut table else {
             let names = if how.header {
                 row.iter().map(ToString::to_string).collect()
@@ -68,8 +108,8 @@ fn csv(path: &Path, bytes: &[u8], how: &Csv) -> Result<Table> {
             };
             let new = table.insert(Table::new(path, names)?);
             if !how.header {
-                new.lines.push(line as u32);
                 row.iter().for_each(|field| new.field(field));
+                new.end_row(line as u32, budget)?;
             }
             return Ok(());
         };
@@ -103,9 +143,8 @@ fn csv(path: &Path, bytes: &[u8], how: &Csv) -> Result<Table> {
             wrong.take::<()>(Err(anyhow::Error::msg(error)));
             return Ok(());
         }
-        table.lines.push(line as u32);
         row.iter().for_each(|field| table.field(field));
-        Ok(())
+        table.end_row(line as u32, budget)
     })?;
     wrong.none()?;
     table.with_context(|| format!("{}: the file is empty", path.display()))
@@ -196,12 +235,22 @@ impl<'de> Deserialize<'de> for Cell {
     }
 }
 
-fn jsonl(path: &Path, bytes: &[u8]) -> Result<Table> {
-    let text = utf8(bytes).with_context(|| path.display().to_string())?;
+fn jsonl(path: &Path, budget: &mut Budget) -> Result<Table> {
+    let mut text = FileText::open(path, budget)?;
     let mut table: Option<Table> = None;
-    for (at, line) in text.lines().enumerate() {
-        let number = at as u32 + 1;
+    let mut line = Vec::new();
+    for number in 1u32.. {
+        line.clear();
+        let mut row = text.by_ref().take(MAX_ROW as u64 + 1);
+        row.read_until(b'\n', &mut line)?;
+        if line.is_empty() {
+            break;
+        }
         let wrong = |text: String| anyhow::anyhow!("{}:{number}: {text}", path.display());
+        if line.len() > MAX_ROW {
+            return Err(wrong(format!("a row of more than {MAX_ROW} bytes")));
+        }
+        let line = std::str::from_utf8(&line)?;
         if line.trim().is_empty() {
             continue;
         }
@@ -237,7 +286,7 @@ fn jsonl(path: &Path, bytes: &[u8]) -> Result<Table> {
             let key = keys.next().map_or("", String::as_str);
             return Err(wrong(format!("column `{key}` is not in the first row")));
         }
-        table.lines.push(number);
+        table.end_row(number, budget)?;
     }
     table.with_context(|| format!("{}: the file is empty", path.display()))
 }

@@ -29,13 +29,14 @@ impl Part {
         }
     }
 
-    /// Memory of the inputs.
+    /// The bytes that they take.
     pub fn bytes(&self) -> u64 {
-        match &self.inputs {
-            Inputs::Bytes { data, .. } => data.len() as u64,
-            Inputs::Dense { data, .. } => data.len() as u64 * 4,
-            Inputs::Sparse { values, .. } => values.len() as u64 * 8,
-        }
+        let inputs = match &self.inputs {
+            Inputs::Bytes { data, .. } => data.len(),
+            Inputs::Dense { data, .. } => data.len() * 4,
+            Inputs::Sparse { starts, values, .. } => values.len() * 8 + starts.len() * 8,
+        };
+        (inputs + self.of.len() * 4) as u64
     }
 
     pub fn append(&mut self, other: Self) -> Result<()> {

@@ -18,8 +18,8 @@ const LABELS_OF_IMAGES: &str = "labels of `images` are the names of their folder
 pub(crate) const IDX_LABELS: &str = "images of `idx` and their labels are in two files: `train: {inputs: .., labels: ..}`, and so for `test`";
 pub(crate) const NPY_LABELS: &str = "`npy` needs `label` (a column's number), or labels of their own everywhere: `{inputs: x.npy, labels: y.npy}`";
 
-/// Default of the most bytes that files may hold.
-pub const MAX_BYTES: u64 = 1 << 28;
+/// The default of `max-bytes`.
+pub const MAX_BYTES: u64 = 1 << 30;
 
 fl_core::settings! {
     /// Your own files. Rows are scaled only by numbers in the spec, because means, ranges and
@@ -62,9 +62,9 @@ fl_core::settings! {
         /// A field with one of these texts is missing: for a category no column is set; for a
         /// number `columns` must give a value.
         missing: Vec<Literal> = ["", "?", "NA", "NaN", "null"].map(Literal::from).to_vec();
-        /// Files that hold more, decompressed, are refused, and so are rows that would need more as
-        /// numbers.
-        max_bytes: u64 = MAX_BYTES, in 1..=(1 << 32) - 1;
+        /// The memory that reading all files may take, in bytes: unpacked files, fields of tables
+        /// and numbers. Files that need more are refused.
+        max_bytes: u64 = MAX_BYTES, in 1..=1 << 40;
     }
 }
 impl Files {

@@ -1,5 +1,6 @@
 //! Tables of text: what files of `csv`, `jsonl` and `parquet` become.
 
+use crate::content::Budget;
 use anyhow::{Context, Result, bail, ensure};
 use fl_data_kit::format::csv::MAX_COLUMNS;
 use std::collections::BTreeMap;
@@ -17,6 +18,8 @@ pub(crate) struct Table {
     pub ends: Vec<u32>,
     /// Where each row stands in the file, from 1.
     pub lines: Vec<u32>,
+    /// How much of the text is counted.
+    counted: usize,
 }
 
 impl Table {
@@ -49,12 +52,22 @@ impl Table {
             text: String::new(),
             ends: Vec::new(),
             lines: Vec::new(),
+            counted: 0,
         })
     }
 
     pub fn field(&mut self, field: &str) {
         self.text.push_str(field);
         self.ends.push(self.text.len() as u32);
+    }
+
+    /// The fields since the last were a row, which counts against `budget`.
+    pub fn end_row(&mut self, line: u32, budget: &mut Budget) -> Result<()> {
+        let text = self.text.len() - self.counted;
+        self.counted = self.text.len();
+        self.lines.push(line);
+        let places = (self.names.len() + 1) * size_of::<u32>();
+        budget.take((text + places) as u64, &self.path)
     }
 
     /// Number of rows.
@@ -186,23 +199,13 @@ pub(crate) fn from_rows(
     path: &Path,
     names: Vec<String>,
     rows: impl Iterator<Item = Result<Vec<String>>>,
-    limit: &mut u64,
+    budget: &mut Budget,
 ) -> Result<Table> {
     let mut table = Table::new(path, names)?;
     for (at, row) in rows.enumerate() {
         let row = row.with_context(|| format!("{}: row {}", path.display(), at + 1))?;
-        for field in row {
-            // a compressed file may hold far more than its size
-            let size = field.len() as u64 + 4;
-            *limit = limit.checked_sub(size).with_context(|| {
-                format!(
-                    "{}: with it the files hold more than `max-bytes`, all together",
-                    path.display()
-                )
-            })?;
-            table.field(&field);
-        }
-        table.lines.push(at as u32 + 1);
+        row.iter().for_each(|field| table.field(field));
+        table.end_row(at as u32 + 1, budget)?;
     }
     Ok(table)
 }

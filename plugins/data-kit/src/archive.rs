@@ -1,9 +1,9 @@
 //! Files as bytes: plain, `.gz` or `.xz`.
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use fl_core::regular_file::open_regular;
 use std::fs::File;
-use std::io::{BufReader, Read};
+use std::io::{BufReader, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 /// No file of a known set is larger than this once decompressed; what says otherwise is a
@@ -55,38 +55,60 @@ pub fn read_at_most(path: &Path, limit: u64) -> Result<Vec<u8>> {
 /// # Errors
 /// If the file cannot be read, is not what its ending says, or is damaged in the part that is read.
 pub fn read_start(path: &Path, limit: u64) -> Result<Vec<u8>> {
+    // the buffer grows with what arrives, so a header cannot make it allocate
+    let mut bytes = Vec::new();
+    let read = open(path)?.take(limit).read_to_end(&mut bytes);
+    read.with_context(|| path.display().to_string())?;
+    Ok(bytes)
+}
+
+/// The content of a file as a stream, decompressed as its ending says. An error while it is read
+/// says what is wrong, and not of which file.
+///
+/// # Errors
+/// If the file cannot be opened, or does not begin as its ending says.
+pub fn open(path: &Path) -> Result<Box<dyn Read>> {
     let name = || path.display().to_string();
     let file = BufReader::new(open_regular(path).with_context(name)?);
-    match path.extension().and_then(|e| e.to_str()) {
+    let (from, kind): (Box<dyn Read>, _) = match path.extension().and_then(|e| e.to_str()) {
         Some("gz") => {
             let file = starts_with(file, &[0x1f, 0x8b], "gzip").with_context(name)?;
-            all(flate2::read::MultiGzDecoder::new(file), limit)
-                .context("gzip")
-                .with_context(name)
+            (Box::new(flate2::read::MultiGzDecoder::new(file)), "gzip: ")
         }
         Some("xz") => {
             let file = starts_with(file, b"\xfd7zXZ\0", "xz").with_context(name)?;
-            all(
-                lzma_rust2::XzReader::new_mem_limit(file, true, XZ_MEMORY_KIB),
-                limit,
-            )
-            .context("xz")
-            .with_context(name)
+            let xz = lzma_rust2::XzReader::new_mem_limit(file, true, XZ_MEMORY_KIB);
+            (Box::new(xz), "xz: ")
         }
-        _ => all(file, limit).with_context(name),
-    }
+        _ => (Box::new(file), ""),
+    };
+    Ok(Box::new(Content {
+        from,
+        kind,
+        read: 0,
+    }))
 }
 
-/// Reads up to `limit` bytes. The buffer grows with what arrives, so a header cannot make it
-/// allocate.
-fn all(reader: impl Read, limit: u64) -> Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    match reader.take(limit).read_to_end(&mut bytes) {
-        Ok(_) => Ok(bytes),
-        Err(e) => bail!(
-            "damaged or cut short after {} bytes of content: {e}",
-            bytes.len()
-        ),
+/// A stream whose errors say where it is damaged.
+struct Content {
+    from: Box<dyn Read>,
+    kind: &'static str,
+    read: u64,
+}
+
+impl Read for Content {
+    fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
+        match self.from.read(out) {
+            Ok(n) => {
+                self.read += n as u64;
+                Ok(n)
+            }
+            Err(why) if why.kind() == ErrorKind::Interrupted => Err(why),
+            Err(why) => Err(std::io::Error::other(format!(
+                "{}damaged or cut short after {} bytes of content: {why}",
+                self.kind, self.read
+            ))),
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Tables with a separator: AG News, SST-2 (tabs, no quotes) and UCI Adult.
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
+use std::io::{BufRead, Read};
 
 /// How files begin that hold no text, whatever their names, and what to do with them.
 const PACKED: [(&[u8], &str); 5] = [
@@ -20,38 +21,132 @@ const PACKED: [(&[u8], &str); 5] = [
     ),
 ];
 
+/// The mark that some programs begin a file with.
+const MARK: [u8; 3] = [0xef, 0xbb, 0xbf];
+
+/// What the first bytes of a file may not be.
+fn first(bytes: &[u8]) -> Result<()> {
+    for (begin, what) in PACKED {
+        ensure!(!bytes.starts_with(begin), "the file is {what}");
+    }
+    let wide = [&[0xff, 0xfe], &[0xfe, 0xff]]
+        .iter()
+        .any(|mark| bytes.starts_with(*mark));
+    ensure!(
+        !(wide || bytes.iter().take(4).any(|byte| *byte == 0)),
+        "the file looks like UTF-16; save it as UTF-8"
+    );
+    Ok(())
+}
+
 /// The bytes as text, without the mark that some programs begin a file with.
 ///
 /// # Errors
 /// Says which byte is not UTF-8, or no text.
 pub fn utf8(bytes: &[u8]) -> Result<&str> {
-    for (begin, what) in PACKED {
-        ensure!(!bytes.starts_with(begin), "the file is {what}");
-    }
-    let line = |at: usize| bytes[..at].iter().filter(|b| **b == b'\n').count() + 1;
-    let wide = [&[0xff, 0xfe], &[0xfe, 0xff]]
-        .iter()
-        .any(|mark| bytes.starts_with(*mark));
-    let nul = bytes.iter().position(|byte| *byte == 0);
-    ensure!(
-        !(wide || nul.is_some_and(|at| at < 4)),
-        "the file looks like UTF-16; save it as UTF-8"
-    );
-    if let Some(at) = nul {
-        anyhow::bail!(
-            "byte {at} (line {}) is 0, which is no text; save the file as UTF-8",
-            line(at)
-        );
-    }
-    let text = std::str::from_utf8(bytes).map_err(|e| {
-        let at = e.valid_up_to();
-        anyhow::anyhow!(
-            "not UTF-8 text: byte {at} (line {}) is {:#04x}; save the file as UTF-8",
-            line(at),
-            bytes[at]
-        )
-    })?;
+    first(bytes)?;
+    Utf8::new(bytes).check(bytes, true)?;
+    let text = std::str::from_utf8(bytes)?;
     Ok(text.trim_start_matches('\u{feff}'))
+}
+
+/// Text that is checked while it is read, without the mark that some programs begin a file with:
+/// [`utf8`] of a stream, with its errors.
+pub struct Utf8<R> {
+    from: R,
+    /// What was read and not handed out: the beginning of the file.
+    begin: Vec<u8>,
+    begun: bool,
+    /// The bytes that were checked, and the lines among them.
+    bytes: u64,
+    lines: u64,
+    /// The beginning of a character whose end was not read.
+    open: Vec<u8>,
+}
+
+impl<R: Read> Utf8<R> {
+    /// The text that is read from `from`.
+    pub fn new(from: R) -> Self {
+        Self {
+            from,
+            begin: Vec::new(),
+            begun: false,
+            bytes: 0,
+            lines: 0,
+            open: Vec::new(),
+        }
+    }
+
+    /// Checks what comes next, and what came before it of the same character.
+    fn check(&mut self, bytes: &[u8], last: bool) -> Result<()> {
+        let joined;
+        let mut all = bytes;
+        if !self.open.is_empty() {
+            joined = [&self.open[..], bytes].concat();
+            all = &joined;
+        }
+        let wrong = |at: usize, lines: &[u8]| {
+            let line = self.lines + lines.iter().filter(|b| **b == b'\n').count() as u64 + 1;
+            (self.bytes + at as u64, line)
+        };
+        if let Some(nul) = all.iter().position(|byte| *byte == 0) {
+            let (at, line) = wrong(nul, &all[..nul]);
+            bail!("byte {at} (line {line}) is 0, which is no text; save the file as UTF-8");
+        }
+        let valid = match std::str::from_utf8(all) {
+            Ok(_) => all.len(),
+            Err(error) if error.error_len().is_none() && !last => error.valid_up_to(),
+            Err(error) => {
+                let valid = error.valid_up_to();
+                let (at, line) = wrong(valid, &all[..valid]);
+                bail!(
+                    "not UTF-8 text: byte {at} (line {line}) is {:#04x}; save the file as UTF-8",
+                    all[valid]
+                );
+            }
+        };
+        let lines = all[..valid].iter().filter(|byte| **byte == b'\n').count();
+        (self.bytes, self.lines) = (self.bytes + valid as u64, self.lines + lines as u64);
+        self.open = all[valid..].to_vec();
+        Ok(())
+    }
+
+    /// Looks at the first bytes, which say what else a file is.
+    fn begin(&mut self) -> std::io::Result<()> {
+        self.begun = true;
+        (&mut self.from).take(8).read_to_end(&mut self.begin)?;
+        let begin = std::mem::take(&mut self.begin);
+        let last = begin.len() < 8;
+        first(&begin)
+            .and_then(|()| self.check(&begin, last))
+            .map_err(io)?;
+        self.begin = begin
+            .strip_prefix(&MARK)
+            .map_or(begin.clone(), <[u8]>::to_vec);
+        Ok(())
+    }
+}
+
+impl<R: Read> Read for Utf8<R> {
+    fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
+        if !self.begun {
+            self.begin()?;
+        }
+        if !self.begin.is_empty() {
+            let n = out.len().min(self.begin.len());
+            out[..n].copy_from_slice(&self.begin[..n]);
+            self.begin.drain(..n);
+            return Ok(n);
+        }
+        let n = self.from.read(out)?;
+        let last = n == 0 && !out.is_empty();
+        self.check(&out[..n], last).map_err(io)?;
+        Ok(n)
+    }
+}
+
+fn io(error: anyhow::Error) -> std::io::Error {
+    std::io::Error::other(error)
 }
 
 /// No file of a known set has more rows than this; a small compressed file may claim to have any
@@ -100,39 +195,47 @@ pub fn number(text: &str) -> Result<f32> {
 /// More columns than this are a slip of the pen.
 pub const MAX_COLUMNS: usize = 100_000;
 
+/// A row with more bytes than this has lost the end of a quotation.
+pub const MAX_ROW: usize = 64 << 20;
+
 /// Calls `row` with the line that each row begins at and with its fields, without the spaces around
 /// them. Empty lines are skipped. Holds one row, and stops at the first field that is too many;
 /// `at` says where a line is.
 ///
 /// # Errors
-/// If a row has more than [`MAX_COLUMNS`] fields, or `row` fails.
+/// If a row has more than [`MAX_COLUMNS`] fields or [`MAX_ROW`] bytes, `text` cannot be read, or
+/// `row` fails.
 pub fn records(
-    text: &str,
+    mut text: impl BufRead,
     mut reader: csv_core::Reader,
     at: impl Fn(u64) -> String,
     mut row: impl FnMut(u64, &[&str]) -> Result<()>,
 ) -> Result<()> {
     use csv_core::ReadRecordResult::{End, InputEmpty, OutputEndsFull, OutputFull, Record};
-    let mut left = text.as_bytes();
     let (mut bytes, mut ends) = (vec![0; 1 << 10], vec![0; 1 << 4]);
     // the reader's own count leaves out empty lines, and is late after `\r\n`
-    let end = if text.contains('\n') { b'\n' } else { b'\r' };
-    let lines = |of: &[u8]| of.iter().filter(|byte| **byte == end).count() as u64;
-    let mut line = 1;
+    let mut lines = Lines::default();
     loop {
-        let blank = left.iter().take_while(|byte| b"\r\n".contains(byte));
-        let (blank, begins) = left.split_at(blank.count());
-        line += lines(blank);
-        left = begins;
+        lines.skip_blank(&mut text)?;
+        let line = lines.passed + 1;
         let (mut length, mut fields) = (0, 0);
         loop {
+            let left = text.fill_buf()?;
             let (result, read, written, ended) =
                 reader.read_record(left, &mut bytes[length..], &mut ends[fields..]);
-            left = &left[read..];
+            lines.pass(&left[..read]);
+            text.consume(read);
             (length, fields) = (length + written, fields + ended);
             match result {
                 InputEmpty => {}
-                OutputFull => bytes.resize(2 * bytes.len(), 0),
+                OutputFull => {
+                    ensure!(
+                        bytes.len() < MAX_ROW,
+                        "{}: a row of more than {MAX_ROW} bytes; is a closing `\"` missing?",
+                        at(line)
+                    );
+                    bytes.resize(2 * bytes.len(), 0);
+                }
                 OutputEndsFull => {
                     ensure!(
                         ends.len() <= MAX_COLUMNS,
@@ -153,7 +256,63 @@ pub fn records(
         });
         let cells: Vec<&str> = cells.collect::<Result<_>>()?;
         row(line, &cells)?;
-        line += lines(&begins[..begins.len() - left.len()]);
+    }
+}
+
+/// Lines that were read: what ends the first ends all.
+#[derive(Default)]
+struct Lines {
+    passed: u64,
+    end: Option<u8>,
+    /// A `\r` was last, and what follows says whether it ends a line.
+    open: bool,
+}
+
+impl Lines {
+    fn pass(&mut self, bytes: &[u8]) {
+        let mut bytes = bytes;
+        if let (true, Some(next)) = (self.open, bytes.first()) {
+            self.settle(*next);
+        }
+        if self.end.is_none()
+            && let Some(at) = bytes.iter().position(|byte| b"\r\n".contains(byte))
+        {
+            match (bytes[at], bytes.get(at + 1)) {
+                (b'\r', None) => self.open = true,
+                (b'\r', Some(b'\n')) | (b'\n', _) => self.end = Some(b'\n'),
+                _ => self.end = Some(b'\r'),
+            }
+            bytes = &bytes[at..];
+        }
+        let ends = bytes.iter().filter(|byte| Some(**byte) == self.end);
+        self.passed += ends.count() as u64;
+    }
+
+    /// What follows a `\r` of which nothing was known.
+    fn settle(&mut self, next: u8) {
+        self.open = false;
+        let alone = next != b'\n';
+        self.end = Some(if alone { b'\r' } else { b'\n' });
+        self.passed += u64::from(alone);
+    }
+
+    fn skip_blank(&mut self, text: &mut impl BufRead) -> Result<()> {
+        loop {
+            let left = text.fill_buf()?;
+            let blank = left
+                .iter()
+                .take_while(|byte| b"\r\n".contains(byte))
+                .count();
+            self.pass(&left[..blank]);
+            if let (true, Some(next)) = (self.open, left.get(blank)) {
+                self.settle(*next);
+            }
+            let more = blank > 0 && blank == left.len();
+            text.consume(blank);
+            if !more {
+                return Ok(());
+            }
+        }
     }
 }
 
@@ -187,7 +346,7 @@ impl Table {
             .build();
         let (mut found, mut header) = (0, self.header);
         let at = |line| format!("line {line}");
-        records(known(bytes)?, reader, at, |line, fields| {
+        records(known(bytes)?.as_bytes(), reader, at, |line, fields| {
             if std::mem::take(&mut header) {
                 return Ok(());
             }
@@ -270,11 +429,17 @@ mod tests {
         ] {
             let mut found = Vec::new();
             let at = |line| format!("line {line}");
-            let take = |line, _: &[&str]| {
-                found.push(line);
-                Ok(())
-            };
-            records(text, csv_core::Reader::new(), at, take).unwrap();
+            // however little is read at a time
+            for size in [1, 2, 3, 100] {
+                found.clear();
+                let text = std::io::BufReader::with_capacity(size, Utf8::new(text.as_bytes()));
+                records(text, csv_core::Reader::new(), at, |line, _| {
+                    found.push(line);
+                    Ok(())
+                })
+                .unwrap();
+                assert_eq!(found, due, "{size}");
+            }
             assert_eq!(found, due, "{text:?}");
         }
     }
