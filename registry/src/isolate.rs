@@ -183,16 +183,18 @@ mod linux {
     use rustix::event::{PollFd, PollFlags, poll};
     use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
     use rustix::process::{
-        Resource, Rlimit, Signal, getpgrp, getpid, getrlimit, kill_current_process_group,
-        set_parent_process_death_signal, setrlimit,
+        Pid, PidfdFlags, Resource, Rlimit, Signal, getpgrp, getpid, getrlimit,
+        kill_current_process_group, pidfd_open, pidfd_send_signal, set_parent_process_death_signal,
+        setrlimit,
     };
     use std::os::fd::{AsFd, AsRawFd, OwnedFd};
     use std::os::unix::net::UnixStream;
     use std::os::unix::process::{CommandExt, parent_id};
     use std::path::PathBuf;
     use std::process::{Child, Command, Stdio};
-    use std::sync::mpsc::{Sender, SyncSender, channel, sync_channel};
-    use std::sync::{Mutex, PoisonError};
+    use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
+    use std::sync::{Arc, Mutex, PoisonError};
+    use std::time::Duration;
 
     pub(crate) use crate::sandbox::gap;
 
@@ -238,11 +240,13 @@ mod linux {
             let kept: Vec<_> = kept.collect();
             command.env_clear().envs(kept);
         }
+        let (child, ended) = spawn(command, isolate.threads)?;
         Ok(Process {
-            child: spawn(command)?,
+            child,
             socket: ours,
             memory,
             memory_bytes,
+            ended,
         })
     }
 
@@ -260,12 +264,15 @@ mod linux {
         "TZ",
     ];
 
-    /// A process to begin, and where to say what came of it.
-    type Order = (Command, SyncSender<std::io::Result<Child>>);
+    /// Why a process was ended.
+    type Ended = Arc<OnceLock<String>>;
+
+    /// A process to begin, the threads that it may have, and where to say what came of it.
+    type Order = (Command, u32, SyncSender<std::io::Result<(Child, Ended)>>);
 
     /// Begins a process in a thread that lasts as long as the program: the system ends the process
     /// when this thread has ended, see [`serve`].
-    fn spawn(command: Command) -> Result<Child> {
+    fn spawn(command: Command, threads: u32) -> Result<(Child, Ended)> {
         static ORDERS: Mutex<Option<(u32, Sender<Order>)>> = Mutex::new(None);
         let (answer, begun) = sync_channel(1);
         let mut orders = ORDERS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -275,19 +282,83 @@ mod linux {
             .is_none_or(|(of, _)| *of != std::process::id())
         {
             let (to, taken) = channel::<Order>();
-            let begin = move || {
-                for (mut command, answer) in taken {
-                    let _ = answer.send(command.spawn());
-                }
-            };
             let thread = std::thread::Builder::new().name("processes".into());
+            let begin = move || begin_and_count(&taken);
             thread.spawn(begin).context("starting a thread")?;
             *orders = Some((std::process::id(), to));
         }
         let (_, to) = orders.as_ref().context("there is a thread")?;
-        to.send((command, answer)).context("the thread has ended")?;
+        let order = (command, threads, answer);
+        to.send(order).context("the thread has ended")?;
         drop(orders);
         Ok(begun.recv()??)
+    }
+
+    /// Begins what is ordered, and ends a process that has more threads than it may. The system has
+    /// a limit for all processes of a user together, and none for one that every system has.
+    fn begin_and_count(taken: &Receiver<Order>) {
+        const LOOK: Duration = Duration::from_millis(50);
+        let mut counted: Vec<ThreadCount> = Vec::new();
+        loop {
+            let order = if counted.is_empty() {
+                taken.recv().map_err(|_| RecvTimeoutError::Disconnected)
+            } else {
+                taken.recv_timeout(LOOK)
+            };
+            match order {
+                Ok((mut command, threads, answer)) => {
+                    let begun = command.spawn().map(|child| {
+                        let count = ThreadCount::of(&child, threads);
+                        let ended = count.as_ref().map(|count| count.ended.clone());
+                        counted.extend(count);
+                        (child, ended.unwrap_or_default())
+                    });
+                    let _ = answer.send(begun);
+                }
+                Err(RecvTimeoutError::Timeout) => counted.retain(ThreadCount::look),
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+        }
+    }
+
+    /// A process whose threads are counted.
+    struct ThreadCount {
+        /// Stays the process's own when its number is given to another.
+        process: OwnedFd,
+        /// Its threads, as files.
+        threads: PathBuf,
+        most: u32,
+        ended: Ended,
+    }
+
+    impl ThreadCount {
+        fn of(child: &Child, most: u32) -> Option<Self> {
+            let id = Pid::from_child(child);
+            Some(Self {
+                process: pidfd_open(id, PidfdFlags::empty()).ok()?,
+                threads: format!("/proc/{}/task", child.id()).into(),
+                most,
+                ended: Ended::default(),
+            })
+        }
+
+        /// Is it there, and has as many threads as it may? Otherwise it is ended.
+        fn look(&self) -> bool {
+            use std::os::unix::fs::MetadataExt;
+            let Ok(about) = self.threads.metadata() else {
+                return false;
+            };
+            // two names are those of every folder
+            let (has, most) = (about.nlink().saturating_sub(2), self.most);
+            if has <= most.into() {
+                return true;
+            }
+            let _ = self.ended.set(format!(
+                "it has {has} threads and may have {most}; if it needs more, raise `threads` of `isolate`"
+            ));
+            let _ = pidfd_send_signal(&self.process, Signal::KILL);
+            false
+        }
     }
 
     /// The bytes of memory that this machine has.

@@ -274,7 +274,7 @@ impl Setting for Isolation {
         if let Value::Mapping(map) = &mut value {
             // as earlier versions wrote it
             let default = fl_core::settings::defaults::<Isolate>().write();
-            for key in ["cpu-seconds", "reads", "sandbox"] {
+            for key in ["cpu-seconds", "reads", "sandbox", "threads"] {
                 if map.get(key) == default.get(key) {
                     map.shift_remove(key);
                 }
@@ -296,6 +296,8 @@ fl_core::settings! {
         memory_gib: Option<f64> = None, in 0.0625..=1e6;
         /// The processor time that a process may use, in seconds; no limit if left out.
         cpu_seconds: Option<u64> = None, in 1..=1_000_000_000;
+        /// The threads that a process may have at a time. fl looks 20 times a second.
+        threads: u32 = 1024, in 2..=65_536;
         /// Files and folders that a process may read, relative to the spec.
         reads: Vec<String> = Vec::new();
         /// Refuse files, the network, programs and other processes, as far as the kernel can.

@@ -139,6 +139,7 @@ fn apart() -> Vec<&'static PartDecl> {
             child,
             socket,
             memory,
+            ended: std::sync::Arc::default(),
             memory_bytes: u64::MAX,
         })
     };

@@ -12,7 +12,7 @@ use std::ffi::c_void;
 use std::fs::File;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 /// A process that has loaded a library, or is about to.
@@ -25,6 +25,8 @@ pub struct Process {
     pub memory: File,
     /// The memory that the process may have, in bytes.
     pub memory_bytes: u64,
+    /// Why whoever began it has ended it, if it did.
+    pub ended: Arc<OnceLock<String>>,
 }
 
 /// Begins a process.

@@ -18,6 +18,7 @@ use serde_bytes::ByteArray;
 use std::cell::RefCell;
 use std::io::{ErrorKind, Write};
 use std::os::unix::process::ExitStatusExt;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 /// One of them, and the memory that the program shares with it.
@@ -36,6 +37,8 @@ pub(super) struct LibraryProcess {
     asked: u64,
     /// The process that asks, see [`process_mark`].
     program: u32,
+    /// Why whoever began it has ended it.
+    ended: Arc<OnceLock<String>>,
 }
 
 /// A process that ends with this value.
@@ -87,6 +90,7 @@ impl LibraryProcess {
             area,
             asked: 0,
             program: process_mark(),
+            ended: process.ended,
         })
     }
 
@@ -281,6 +285,9 @@ impl LibraryProcess {
                     }
                     status
                 });
+                if let Some(why) = self.ended.get() {
+                    return format!("its process was ended: {why}");
+                }
                 match status.map(|status| (status.signal(), status.code())) {
                     Some((Some(signal), _)) => format!("its process was ended by signal {signal}"),
                     Some((_, Some(code))) => format!("it ended its process with exit code {code}"),

@@ -167,6 +167,11 @@ static void *thread(void *out) {
   return NULL;
 }
 
+static void *waits(void *nothing) {
+  for (;;) pause();
+  return nothing;
+}
+
 extern char **environ;
 
 /* Begins a message of so many bytes on its socket to the program, and sends the first of them. */
@@ -240,6 +245,11 @@ static int32_t reach(const Part *part, const FlHost *host) {
     pthread_t one;
     int out = -1;
     got = pthread_create(&one, NULL, thread, &out) == 0 && pthread_join(one, NULL) == 0 ? out : -1;
+  }
+  if (is(part, "begins-many-threads")) {
+    pthread_t one;
+    for (int i = 0; i < 40; i++) pthread_create(&one, NULL, waits, NULL);
+    for (;;) pause();
   }
   if (is(part, "closes")) {
     for (int fd = 0; fd < 1000; fd++) close(fd);

@@ -262,6 +262,7 @@ fn what_a_library_does_to_its_process_is_an_error_of_its_part() {
         "{memory-gib: 0.0}",
         "{memory: 1}",
         "{cpu-seconds: 0}",
+        "{threads: 1}",
         "5",
     ] {
         spec(wrong, "nan");
@@ -377,6 +378,11 @@ fn a_call_ends_in_its_time_and_a_library_with_the_program() {
     let error = reached(dir, "announces-too-much", limits);
     let long = "a message of 20971520 bytes is longer than the 8388608 that its memory allows";
     assert!(error.contains(long), "{error}");
+    // threads are counted while it runs
+    let error = reached(dir, "begins-many-threads", ", isolate: {threads: 20}");
+    let many = "its process was ended: it has ";
+    let most = "threads and may have 20; if it needs more, raise `threads` of `isolate`";
+    assert!(error.contains(many) && error.contains(most), "{error}");
     // this comes back only if nobody holds the program's error output any more
     let error = reached(dir, "outlives", "");
     assert!(error.contains("outlives: done"), "{error}");
