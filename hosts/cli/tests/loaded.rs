@@ -137,6 +137,7 @@ fn linked(spec: &Path, out: &Path) -> String {
     let done = Command::new(env!("CARGO_BIN_EXE_fl"))
         .args(["run", "--json", "--out"])
         .args([out, spec])
+        .env("XDG_DATA_HOME", common::user_dir())
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&done.stderr);
@@ -223,6 +224,7 @@ fn exact_a_library_takes_the_place_of_what_the_program_links_if_the_spec_says_so
         let plugins = format!("plugins=[{{path: {}{more}}}]", library.display());
         let mut command = Command::new(env!("CARGO_BIN_EXE_fl"));
         let command = command.current_dir(&dir).args(["run", "--out", out]);
+        command.env("XDG_DATA_HOME", common::user_dir());
         let done = command.arg(&spec).args(["--set", &plugins]).output();
         let done = done.unwrap();
         let said = String::from_utf8_lossy(&done.stderr).into_owned();

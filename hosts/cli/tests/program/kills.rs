@@ -251,6 +251,7 @@ fn a_signal_that_was_to_be_ignored_is() {
         "--out",
         "r",
     ]);
+    sh.env("XDG_DATA_HOME", user_dir());
     let mut child = sh.args(LONG).current_dir(d.path()).spawn().unwrap();
     until(&mut child, &d.path().join("r/state"));
     send(&child, "-HUP");
@@ -594,6 +595,7 @@ fn a_file_that_is_too_large_is_an_error() {
     let run = Command::new("bash")
         .args(["-c", limited, env!("CARGO_BIN_EXE_fl"), "run", &spec])
         .args(["--out", "r", LONG[0], LONG[1]])
+        .env("XDG_DATA_HOME", user_dir())
         .current_dir(d.path())
         .output()
         .unwrap();
@@ -626,7 +628,8 @@ fn what_the_system_does_not_give_is_an_error() {
         ]);
         let folder = format!("r{n}{}", how.concat());
         run.args([&limit, fl, "run", &spec, "--out", &folder]);
-        run.args(how).current_dir(dir).output()
+        run.args(how).current_dir(dir);
+        run.env("XDG_DATA_HOME", dir.join("user")).output()
     };
     // the limit is not root's, and only root can be another user
     let other = |o: &std::process::Output| o.status.success();

@@ -36,6 +36,7 @@ fn shell(dir: &Path, script: &str) -> String {
         .current_dir(dir)
         .env("PATH", format!("{}:{path}", program.display()))
         .envs(QUICK)
+        .env("XDG_DATA_HOME", common::user_dir())
         .env_remove("CARGO_TARGET_DIR")
         .output()
         .unwrap();
@@ -321,6 +322,7 @@ fn a_library_in_c_builds_and_answers_as_expected() {
     fs::write(&expected, "{}\n").unwrap();
     let again = Command::new("make")
         .args(["test", &format!("FL={}", env!("CARGO_BIN_EXE_fl"))])
+        .env("XDG_DATA_HOME", common::user_dir())
         .current_dir(dir.path().join("c-mean"))
         .output();
     assert!(!again.unwrap().status.success());

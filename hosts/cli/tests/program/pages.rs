@@ -1,7 +1,7 @@
 //! The Markdown pages: their links, the width of their lines, the commands that they show, and the
 //! book that is made of them.
 
-use crate::common::root;
+use crate::common::{root, user_dir};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -270,7 +270,8 @@ fn shown_commands_print_what_is_shown() {
                 let (command, lines) = shown.split_once('\n').unwrap_or((shown, ""));
                 let mut sh = Command::new("sh");
                 let sh = sh.args(["-c", command]).current_dir(dir.path());
-                let done = sh.env("PATH", &path).env("NO_COLOR", "1").output().unwrap();
+                sh.env("XDG_DATA_HOME", user_dir()).env("PATH", &path);
+                let done = sh.env("NO_COLOR", "1").output().unwrap();
                 let said = [done.stdout, done.stderr].map(|t| String::from_utf8(t).unwrap());
                 let shows = |said: &str| lines.lines().any(|shown| is_like(said, shown));
                 let mut ends = said[0]
