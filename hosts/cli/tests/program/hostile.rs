@@ -235,7 +235,7 @@ impl Table {
     fn compile(&self, out: &str, flags: &[&str]) {
         let source = common::root().join("hosts/cli/tests/program/hostile.c");
         let quiet = [
-            &["-Wno-unused-function", "-Wno-unused-const-variable"],
+            &["-O0", "-Wno-unused-function", "-Wno-unused-const-variable"],
             flags,
         ]
         .concat();
