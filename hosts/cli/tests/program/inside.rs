@@ -97,6 +97,32 @@ fn prints_the_counts_of_another_tree() {
     std::io::Write::write_all(&mut std::io::stdout(), text.as_bytes()).unwrap();
 }
 
+/// Crates without tests do not link a binary for them; a test that is added there must not be left
+/// out in silence.
+#[test]
+fn no_test_stands_where_none_is_built() {
+    let mut bare = 0;
+    for (name, path) in all(&crate::common::root()) {
+        let Some(folder) = name.strip_suffix("Cargo.toml") else {
+            continue;
+        };
+        let manifest = fs::read_to_string(&path).unwrap();
+        if !manifest.contains("[lib]\ntest = false") {
+            continue;
+        }
+        bare += 1;
+        for file in crate::common::files(&path.with_file_name("src")) {
+            let text = fs::read_to_string(&file).unwrap();
+            let file = file.display();
+            assert!(
+                !text.contains("#[test]") && !text.contains("cfg(test)"),
+                "{file}: remove `test = false` from {folder}Cargo.toml"
+            );
+        }
+    }
+    assert!(bare > 0, "a crate without tests");
+}
+
 /// Returns the files that name a loss on features, but for the role, who has it and who uses it.
 fn pass_on(top: &Path) -> usize {
     let own = ["roles/trainer.rs", "roles/added_loss.rs", "fl/torch.py"];
