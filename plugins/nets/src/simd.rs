@@ -271,6 +271,24 @@ pub fn sweep_eights(work: impl Sweep) {
     run(Short(work))
 }
 
+/// Returns whether this machine has vectors of sixteen, and so 32 registers for them.
+pub fn has_wide_registers() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return pulp::x86::V4::try_new().is_some();
+    #[cfg(not(target_arch = "x86_64"))]
+    false
+}
+
+/// Runs `work` as on a machine with vectors of sixteen, with two of eight for each.
+#[cfg(test)]
+pub fn sweep_sixteens(work: impl Sweep) {
+    #[cfg(target_arch = "x86_64")]
+    if let Some(simd) = pulp::x86::V3::try_new() {
+        return work.sweep(Vectors::<_, 1, 24>(simd), Vectors::<_, 2, 24>(simd));
+    }
+    sweep_eights(work);
+}
+
 /// Work on vectors of sixteen, and of eight in as many registers.
 #[cfg(target_arch = "x86_64")]
 struct Wide<W>(pulp::x86::V4, W);

@@ -295,7 +295,7 @@ fn dots<M: Machine>(machine: M, a: &[f32], b: &[f32], width: usize) -> [[f32; DO
 mod tests {
     use super::super::matrix::matrix;
     use super::*;
-    use crate::simd::{Plain, Sweep, sweep_eights};
+    use crate::simd::{Plain, Sweep, sweep_eights, sweep_sixteens};
     use fl_core::Stream;
     use std::collections::BTreeSet;
 
@@ -348,12 +348,15 @@ mod tests {
                     product([m, k, n], &a, &b, &mut fast, add);
                     match order {
                         Order::Blocks(block) => {
-                            let mut eights = plain.clone();
+                            let [mut eights, mut sixteens] = [plain.clone(), plain.clone()];
                             let size = [m, k, n];
                             sweep_eights(Blocks::new(size, block, a, b, &mut eights, add));
+                            sweep_sixteens(Blocks::new(size, block, a, b, &mut sixteens, add));
                             Blocks::new(size, block, a, b, &mut plain, add).sweep(Plain, Plain);
-                            let same = plain.iter().zip(&eights);
-                            assert!(same.clone().all(|(x, y)| x.to_bits() == y.to_bits()));
+                            for found in [eights, sixteens] {
+                                let mut both = plain.iter().zip(&found);
+                                assert!(both.all(|(x, y)| x.to_bits() == y.to_bits()));
+                            }
                         }
                         _ => Product {
                             size: [m, k, n],

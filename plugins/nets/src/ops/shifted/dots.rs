@@ -170,7 +170,7 @@ impl<S: Strip, E: Machine> Tiles<S> for DotsTiles<'_, E> {
 mod tests {
     use super::super::{SHAPES, wave};
     use super::*;
-    use crate::simd::{Plain, round_up, sweep_eights};
+    use crate::simd::{Plain, round_up, sweep_eights, sweep_sixteens};
 
     #[test]
     fn dots_are_what_they_say_for_every_shape_of_a_tile() {
@@ -194,7 +194,7 @@ mod tests {
                 sample: 5,
             };
             shifted_dots(&all_a, &all_b, 2, &offsets, n, &mut dots);
-            for plain in [false, true] {
+            for on in 0..3 {
                 let mut same = vec![1.0; rows * taps];
                 let work = Dots {
                     a: &all_a,
@@ -204,10 +204,10 @@ mod tests {
                     n,
                     out: &mut same,
                 };
-                if plain {
-                    work.sweep(Plain, Plain)
-                } else {
-                    sweep_eights(work)
+                match on {
+                    0 => work.sweep(Plain, Plain),
+                    1 => sweep_eights(work),
+                    _ => sweep_sixteens(work),
                 }
                 assert_eq!(same, dots, "{rows} {taps} {n}");
             }

@@ -12,7 +12,7 @@ mod sums;
 pub use dots::{Rows, shifted_dots};
 pub use sums::{Lines, Needed, Packed, Sink, needed_sums, shifted_sums};
 
-use crate::simd::Strip;
+use crate::simd::{self, Strip};
 
 /// Sums that the registers hold together: some rows, and some vectors of each.
 trait Tiles<S: Strip> {
@@ -41,9 +41,8 @@ fn tiles<S: Strip>(strip: S, rows: usize, vectors: usize, work: &mut impl Tiles<
                 (6, 2..) => tile!(6, 2),
                 (6, _) => tile!(6, 1),
                 (4, 6..) if many => tile!(4, 6),
-                (4, 4) => tile!(4, 2),
-                (4, 3..) => tile!(4, 3),
-                (4, 2) => tile!(4, 2),
+                (4, 3) if many => tile!(4, 3),
+                (4, 2..) => tile!(4, 2),
                 (4, _) => tile!(4, 1),
                 (2, 6..) => tile!(2, 6),
                 (2, 3..) => tile!(2, 3),
@@ -58,14 +57,17 @@ fn tiles<S: Strip>(strip: S, rows: usize, vectors: usize, work: &mut impl Tiles<
     }
 }
 
-/// Splits rows into blocks of 4, then 2, then 1. A last 6 stays in one block, because two would
-/// starve the multipliers.
+/// Splits rows into blocks of 6 or 4, then 2, then 1. Blocks of 6 need the fewest registers beside
+/// the sums: the compiler kept a sum of 4 x 3 vectors in memory where there are 16 registers, which
+/// took twice as long. With 32 only a last 6 stays in one block, because two would starve the
+/// multipliers.
 #[inline(always)]
 fn row_blocks(rows: usize) -> impl Iterator<Item = (usize, usize)> {
-    let mut first = 0;
+    let (mut first, few) = (0, !simd::has_wide_registers());
     std::iter::from_fn(move || {
         let count = match rows - first {
             6 => 6,
+            left if few && left > 6 && left != 8 => 6,
             left if left >= 4 => 4,
             left => left.min(2),
         };

@@ -175,7 +175,10 @@ impl<S: Strip> Tiles<S> for NeededTiles<'_, '_> {
         let weights = weights.of::<R>(row);
         let first = self.first + at * S::WIDTH;
         let taps = self.taps.iter().map(|tap| *tap as usize);
-        let taps = taps.map(|tap| (&weights[tap], &source[offsets[tap] + first..]));
+        let taps = taps.map(|tap| {
+            let source = &source[offsets[tap] + first..][..V * S::WIDTH];
+            (&weights[tap], source)
+        });
         sums_block::<S, R, V>(
             strip,
             taps,
@@ -307,8 +310,15 @@ impl<S: Strip> Tiles<S> for SumsTiles<'_, '_> {
         let mut starts = [[0; 2]; V];
         starts.copy_from_slice(&self.starts[at..at + V]);
         let pieces = self.pieces;
-        let weights = self.weights.of::<R>(row).iter();
-        let taps = weights.zip(self.offsets.iter().map(|offset| &self.source[*offset..]));
+        // what a tap reads is within this reach: one check for it instead of two for each vector
+        let most = starts.as_flattened().iter().fold(0, |most, x| most.max(*x));
+        let reach = most + S::WIDTH / pieces;
+        for start in starts.as_flattened() {
+            assert!(*start <= reach && S::WIDTH / pieces <= reach - start);
+        }
+        let sources = self.offsets.iter();
+        let sources = sources.map(|offset| &self.source[*offset..][..reach]);
+        let taps = self.weights.of::<R>(row).iter().zip(sources);
         let to = (row, (self.first + at) * S::WIDTH);
         sums_block::<S, R, V>(
             strip,
@@ -363,7 +373,7 @@ fn sums_block<'a, S: Strip, const R: usize, const V: usize>(
 mod tests {
     use super::super::{SHAPES, wave};
     use super::*;
-    use crate::simd::{Plain, at_least, sweep_eights};
+    use crate::simd::{Plain, at_least, sweep_eights, sweep_sixteens};
     use fl_core::portable::Fused;
 
     #[test]
@@ -413,6 +423,7 @@ mod tests {
             (10, 12, 12, 12),
             (16, 5, 48, 53),
             (16, 9, 32, 33),
+            (29, 3, 28, 30),
             (3, 4, 11, 13),
         ] {
             let lines = Lines { count, width, step };
@@ -457,6 +468,7 @@ mod tests {
                 let case = format!("{rows} rows of {count} x {width}, {step} apart");
                 assert!(sums(&|work| sweep(work)) == wanted, "{case}");
                 assert!(sums(&|work| sweep_eights(work)) == wanted, "{case}, eights");
+                assert!(sums(&|work| sweep_sixteens(work)) == wanted, "{case}, 16");
                 assert!(
                     sums(&|work| work.sweep(Plain, Plain)) == wanted,
                     "{case}, plain"
