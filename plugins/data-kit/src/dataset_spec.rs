@@ -223,7 +223,9 @@ impl SetSpec {
             && self.set.task().is_none()
             && let Err(error) = self.rows(Path::new(""))
         {
-            problems.push((Vec::new(), format!("{error:#}")));
+            let text = format!("{error:#}");
+            let at = column(&text).and_then(|name| named(&self.set.settings(), name));
+            problems.push((at.unwrap_or_default(), text));
         }
         if problems.is_empty()
             && how != Use::Unlabelled
@@ -269,6 +271,36 @@ impl SetSpec {
             std.len()
         );
         Ok(())
+    }
+}
+
+/// The column that a mistake in rows is about: ``..: column `age`: ..``, or `` `age` has .. ``.
+fn column(text: &str) -> Option<&str> {
+    let after = text.split_once("column `").map(|(_, after)| after);
+    let name = after.or_else(|| text.strip_prefix('`'))?;
+    name.split_once('`').map(|(name, _)| name)
+}
+
+/// Where settings name a column: as a value, or else as a key.
+fn named(settings: &Value, name: &str) -> Option<Vec<Step>> {
+    let below = |step: Step, path: Vec<Step>| [step].into_iter().chain(path).collect();
+    match settings {
+        Value::String(text) => (text == name).then(Vec::new),
+        Value::Sequence(items) => {
+            let mut items = items.iter().enumerate();
+            items.find_map(|(at, item)| Some(below(Step::Item(at), named(item, name)?)))
+        }
+        Value::Mapping(map) => {
+            let keys = || {
+                map.iter()
+                    .filter_map(|(key, value)| Some((key.as_str()?, value)))
+            };
+            let value = keys()
+                .find_map(|(key, value)| Some(below(Step::Key(key.into()), named(value, name)?)));
+            let key = || keys().find(|(key, _)| *key == name);
+            value.or_else(|| Some(vec![Step::Key(key()?.0.into())]))
+        }
+        _ => None,
     }
 }
 

@@ -108,7 +108,7 @@ fn mistakes_in_the_files_are_found_by_a_check() {
     .unwrap();
     let (_, error) = fails(dir, &["check", "people.yaml"]);
     assert!(
-        error.starts_with("people.yaml:4:5  data.set.files: "),
+        error.starts_with("people.yaml:10:23  data.set.files.columns.age: "),
         "{error}"
     );
     assert!(
