@@ -155,9 +155,24 @@ fn tables(files: &Files, classes: &mut Classes) -> Result<All> {
         notes: Notes {
             form: plan.unseen(tested).into_iter().collect(),
             found: std::mem::take(&mut plan.notes),
-            hidden: [plan.lost(), plan.doubts].concat(),
+            hidden: [plan.lost(), plan.doubts, headless(files, &all)].concat(),
         },
     })
+}
+
+/// Says of the first CSV file without a header that it seems to have none.
+fn headless(files: &Files, tables: &[Table]) -> Vec<String> {
+    if !matches!(&files.format, Format::Csv(of) if of.header) {
+        return Vec::new();
+    }
+    let name = |table: &Table| {
+        table
+            .path
+            .file_name()
+            .map(|n| n.to_string_lossy().into_owned())
+    };
+    let said = |table: &Table| Some(format!("{}: {}", name(table)?, table.headless()?));
+    tables.iter().find_map(said).into_iter().collect()
 }
 
 fn users(files: &Files, how: &Leaf, classes: &mut Classes) -> Result<All> {

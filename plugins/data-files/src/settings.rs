@@ -209,6 +209,13 @@ impl Files {
                 return Err("`alphabet` must have at least two characters".into());
             }
         }
+        if let Some(label) = self.label_column()
+            && self.columns.0.iter().any(|(name, _)| *name == label.0)
+        {
+            return Err(format!(
+                "`columns` says how {label} is read, and `label` says that it is the label: leave one of them out"
+            ));
+        }
         let classes = self.classes.iter().flatten();
         let mut seen = BTreeMap::new();
         for class in classes.clone() {

@@ -6,6 +6,10 @@ use fl_data_kit::format::csv::MAX_COLUMNS;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+/// What a table without names of columns needs.
+const HEADERLESS: &str =
+    "; if it has no line of names, say so by `format: { csv: { header: false } }`";
+
 /// All fields of a file, in one text.
 pub(crate) struct Table {
     pub path: PathBuf,
@@ -34,13 +38,13 @@ impl Table {
         for (at, name) in names.iter().enumerate() {
             ensure!(
                 index.insert(name.clone(), at).is_none(),
-                "{}:1: two columns are called `{name}`",
+                "{}:1: two columns are called `{name}`{HEADERLESS}",
                 path.display()
             );
         }
         if let Some(at) = names.iter().position(String::is_empty) {
             bail!(
-                "{}:1: column {} has no name; every column needs one",
+                "{}:1: column {} has no name; every column needs one{HEADERLESS}",
                 path.display(),
                 at + 1
             );
@@ -113,11 +117,32 @@ impl Table {
                 None => "; it has".into(),
             };
             let names: Vec<&str> = self.names.iter().take(50).map(String::as_str).collect();
+            let row = self.headless().map(|text| format!("; {text}"));
             format!(
-                "{}: there is no column `{name}`{near}: {}",
+                "{}: there is no column `{name}`{near}: {}{}",
                 self.path.display(),
-                names.join(", ")
+                names.join(", "),
+                row.unwrap_or_default()
             )
+        })
+    }
+
+    /// Says that the names of the columns look like a row: several are values of their columns, or
+    /// all are numbers that count nothing.
+    pub fn headless(&self) -> Option<String> {
+        const ROWS: usize = 1000;
+        const SEVERAL: usize = 2;
+        let is_value = |column: &usize| {
+            let mut rows = 0..self.len().min(ROWS);
+            rows.any(|row| self.cell(row, *column).trim() == self.names[*column].trim())
+        };
+        let number = |name: &String| name.trim().parse::<f64>().ok();
+        let numbers: Vec<f64> = self.names.iter().filter_map(number).collect();
+        let counts = numbers.windows(2).all(|two| two[1] == two[0] + 1.0);
+        let all_numbers = numbers.len() == self.names.len() && !counts;
+        let looks = all_numbers || (0..self.names.len()).filter(is_value).count() >= SEVERAL;
+        looks.then(|| {
+            format!("its first line looks like a row{HEADERLESS}, and columns are called by their numbers, from 1")
         })
     }
 

@@ -576,14 +576,14 @@ fn numbers_to_be_predicted_are_no_classes() {
     };
     assert_eq!(
         said(&table(200, price), ""),
-        "refused: set.files: `price` has 198 values in 200 rows, such as `0.25`: a class needs several rows each; if \
+        "refused: set.files.label: `price` has 198 values in 200 rows, such as `0.25`: a class needs several rows each; if \
          they are numbers to predict, say `label: { column: price, kind: number }`, and if they are classes, list them in `classes`"
     );
     // many rows of each, numbers without decimals, texts
     let quarters: &dyn Fn(usize) -> String = &|at| format!("{}", (at % 30) as f64 / 4.0);
     assert!(
         said(&table(3000, quarters), "")
-            .starts_with("refused: set.files: `price` has 30 values in 3000")
+            .starts_with("refused: set.files.label: `price` has 30 values in 3000")
     );
     assert!(said(&table(40, &|at| at.to_string()), "").starts_with("refused"));
     assert!(said(&table(40, &|at| format!("id {at}")), "").starts_with("refused"));
@@ -652,7 +652,7 @@ fn exact_a_label_can_be_a_number() {
     assert_eq!(test[0], own[1]);
     assert_eq!(
         case.error(&csv("wrong.csv", stated)),
-        "set.files: wrong.csv:2: column `price`: `ten` is not a number; wrong.csv:3: column `price`: the number to predict \
+        "set.files.label.column: wrong.csv:2: column `price`: `ten` is not a number; wrong.csv:3: column `price`: the number to predict \
          is missing; wrong.csv:4: column `price`: `inf` is not a number"
     );
     let svm = "{format: libsvm, train: a.svm, holdout: 0.5, label: {kind: {number: {centre: 10, spread: 1}}}}";
@@ -784,7 +784,7 @@ fn mistakes_say_file_line_and_column() {
         case.write("people.csv", text.as_bytes());
         let error = case.error(&csv(", columns: {age: number}"));
         assert!(
-            error.starts_with("set.files: ") && error.contains(part),
+            error.starts_with("set.files") && error.contains(part),
             "{name}: {error}"
         );
     }
@@ -1905,12 +1905,12 @@ fn exact_images_have_labels_in_a_table_or_numbers_for_folders() {
     };
     assert_eq!(
         wrong("two.csv", ""),
-        "set.files: two.csv:3: column `file`: an earlier row names p/a/1.png, too; two.csv:4: column `age`: the label is missing; \
+        "set.files.format.images.file: two.csv:3: column `file`: an earlier row names p/a/1.png, too; two.csv:4: column `age`: the label is missing; \
          two.csv:5: column `age`: `ten` is not a number; two.csv:6: column `file`: there is no image p/d/4.png"
     );
     assert_eq!(
         wrong("few.csv", ""),
-        "set.files: p/b/2.png: no row of few.csv has its name in the column `file`"
+        "set.files.format.images.file: p/b/2.png: no row of few.csv has its name in the column `file`"
     );
     assert!(wrong("ages.csv", "file: name").contains("there is no column `name`"));
     assert!(
@@ -2038,3 +2038,34 @@ fn a_row_of_too_many_fields_is_refused_before_it_is_held() {
 
 #[path = "leaf_tests.rs"]
 mod leaf;
+
+#[test]
+fn a_first_line_that_is_a_row_is_told() {
+    let people = "39,cook,low\n40,cook,high\n41,baker,low\n39,baker,high\n40,cook,low\n";
+    let numbers = "0.5,2.5,1\n0.25,2,0\n4,5.5,1\n3,2,0\n";
+    let years = "2023,2024,job\n39,1,cook\n40,2,cook\n41,3,baker\n42,4,baker\n";
+    let case = Case::new(&[("a.csv", people), ("n.csv", numbers), ("y.csv", years)]);
+    let files = |file: &str, label: &str| {
+        format!("{{format: csv, train: {file}, holdout: 0.25, label: {label}}}")
+    };
+    let told = "looks like a row; if it has no line of names, say so by `format: { csv: { header";
+    let error = case.error(&files("a.csv", "income"));
+    assert!(
+        error.starts_with("set.files.label: a.csv: there is no column `income`")
+            && error.contains(told),
+        "{error}"
+    );
+    let notes = |file: &str, label: &str| {
+        let data = case.data(&files(file, label), "");
+        data.hidden_notes.join("\n")
+    };
+    assert!(notes("a.csv", "low").starts_with("a.csv: its first line looks"));
+    assert!(notes("n.csv", "'1'").contains(told));
+    assert!(!notes("y.csv", "job").contains(told));
+    let error =
+        case.error("{format: csv, train: a.csv, holdout: 0.25, label: low, columns: {low: skip}}");
+    assert!(
+        error.contains("`columns` says how `low` is read, and `label` says that it is the label"),
+        "{error}"
+    );
+}
