@@ -28,6 +28,9 @@ settings! {
         /// Draw a new private sample in every round; the costs add up. Only if `parts.sampling`
         /// is filled.
         resample: bool = false;
+        /// Evaluate the clients' own models in every round, and keep them at the end. Without it no
+        /// scores of these models leave the clients, and no score is measured.
+        evaluate_clients: bool = true;
     }
 }
 
@@ -48,7 +51,11 @@ const LEARN: Exchange<ClassMeans, Nothing> = Exchange::new("learning from class 
 
 impl Protocol for ClassDistill {
     fn declare(&self) -> Declaration<'_> {
-        let model = MODEL.spec().lasting().published_if(true).through(&SAMPLING);
+        let model = MODEL
+            .spec()
+            .lasting()
+            .published_if(self.evaluate_clients)
+            .through(&SAMPLING);
         let model = self.local.needs(model).needs(Ability::TaskLoss);
         let model = model.needs(Ability::SoftTargets);
         let model = self
@@ -64,10 +71,8 @@ impl Protocol for ClassDistill {
         Declaration::new()
             .rounds(self.rounds)
             .grows_by("rounds")
-            .measures([
-                Measurement::clients(&MODEL),
-                Measurement::number("taught.classes"),
-            ])
+            .measures(self.evaluate_clients.then(|| Measurement::clients(&MODEL)))
+            .measures([Measurement::number("taught.classes")])
             .slot(model)
             .exchange(
                 WARM_UP
@@ -108,9 +113,15 @@ impl Protocol for ClassDistill {
                 let others = means_of_others(server, round, &answers, &all)?;
                 server.collect(round, &LEARN, |id| &others[&id])?
             };
-            server.evaluate_clients(round, &MODEL)
+            if self.evaluate_clients {
+                server.evaluate_clients(round, &MODEL)?;
+            }
+            Ok(())
         })?;
-        server.keep_clients(&MODEL)
+        if self.evaluate_clients {
+            server.keep_clients(&MODEL)?;
+        }
+        Ok(())
     }
 
     fn suits(&self, kind: TaskKind, _: &dyn Fn(&str) -> bool) -> std::result::Result<(), String> {
@@ -200,9 +211,9 @@ mod tests {
     fn what_is_about_public_samples_is_no_setting_here() {
         let wrong = "{filter-on: scores, samples: 80, labels: class-means}";
         insta::assert_snapshot!(read_yaml::<ClassDistill>(wrong).unwrap_err(), @"
-        filter-on: no such setting; known: rounds, warm-up, local, weight, leave-one-out, resample
-        labels: no such setting; known: rounds, warm-up, local, weight, leave-one-out, resample
-        samples: no such setting; known: rounds, warm-up, local, weight, leave-one-out, resample
+        filter-on: no such setting; known: rounds, warm-up, local, weight, leave-one-out, resample, evaluate-clients
+        labels: no such setting; known: rounds, warm-up, local, weight, leave-one-out, resample, evaluate-clients
+        samples: no such setting; known: rounds, warm-up, local, weight, leave-one-out, resample, evaluate-clients
         ");
     }
 
