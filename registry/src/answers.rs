@@ -226,6 +226,7 @@ impl Checker<'_> {
         for fill in filled.iter().filter(|fill| both.contains(&&*fill.slot)) {
             let part = &fill.part;
             if fill.slot != before && is_of_mean(part.decl, &part.settings.value) != Some(false) {
+                self.idle_weights(fill, protocol);
                 continue;
             }
             let by = match exchange.needs {

@@ -75,6 +75,11 @@ pub(crate) struct Checker<'a> {
     pub foreseen: Vec<String>,
 }
 
+/// Is this exchange about public samples?
+pub(crate) fn is_about_public(asked: &ExchangeSpec) -> bool {
+    asked.rows == usize::MAX || asked.down == Ids::KIND
+}
+
 /// What a spec is.
 const SPEC: &str = "a spec is a mapping with `name`, `data`, `protocol` (or `stages`) and `parts`";
 
@@ -321,8 +326,7 @@ impl<'a> Checker<'a> {
             }
         };
         let asked = protocol.exchanges();
-        let about_public = |q: &&ExchangeSpec| q.rows == usize::MAX || q.down == Ids::KIND;
-        if let (Some(data), Some(q)) = (data, asked.iter().find(about_public))
+        if let (Some(data), Some(q)) = (data, asked.iter().find(|asked| is_about_public(asked)))
             && !data.has_public()
         {
             let text = format!(

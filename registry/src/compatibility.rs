@@ -120,7 +120,7 @@ impl<'f> CompatibilityCheck<'f> {
             .iter()
             .filter_map(|ability| lacking(ability, slot, &mut *model, task, protocol))
             .collect();
-        wrong.extend(self.groups(slot, &mut *model));
+        wrong.extend(self.groups(slot, fill, &mut *model));
         wrong.extend(self.trainings.model(slot, fill, &mut *model));
         let shapes = model.parametric().filter(|_| slot.alike).map(|m| {
             let shape =
@@ -144,12 +144,30 @@ impl<'f> CompatibilityCheck<'f> {
     }
 
     /// Groups of parameters that the protocol sends or leaves at the clients, and the model lacks.
-    fn groups(&self, slot: &SlotSpec, model: &mut dyn Trainer) -> Option<String> {
+    /// Notes groups that are the whole model.
+    fn groups(
+        &mut self,
+        slot: &SlotSpec,
+        fill: &'f Fill,
+        model: &mut dyn Trainer,
+    ) -> Option<String> {
         let model = model.parametric()?;
         let asked = self.protocol.into_iter().flat_map(|p| &p.asked);
         let shares = asked.filter(|q| q.model == slot.name && !q.shares.is_empty());
-        let mut lacks = shares.filter_map(|q| parameters_in(&q.shares, model).err());
-        lacks.next().map(|error| error.to_string())
+        for asked in shares {
+            match parameters_in(&asked.shares, model) {
+                Err(error) => return Some(error.to_string()),
+                Ok(named) if named.len() == model.params().0.len() => {
+                    let text = format!(
+                        "`{}` names all of its parameters, so clients keep none of their own: name fewer, or leave `share` out",
+                        asked.shares.join(", ")
+                    );
+                    self.trainings.note_once(fill, text);
+                }
+                Ok(_) => {}
+            }
+        }
+        None
     }
 
     /// Mechanisms that cannot release in their slots. Also those whose releases the accountant has

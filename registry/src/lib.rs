@@ -27,6 +27,7 @@ mod elf;
 mod enum_options;
 #[cfg(unix)]
 pub mod file_permissions;
+mod idle;
 #[cfg(unix)]
 mod isolate;
 mod library;

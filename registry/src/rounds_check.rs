@@ -5,7 +5,7 @@ use crate::client_groups::no_client;
 use crate::spanned_value::key;
 use crate::stages::CheckedStage;
 use fl_core::settings::Step;
-use fl_core::{Faults, StopWhen};
+use fl_core::{Fault, Faults, StopWhen};
 
 /// The number of the last round; `None` if a stage does not declare it.
 pub(crate) fn last_round(stages: &[CheckedStage]) -> Option<usize> {
@@ -34,6 +34,22 @@ impl Checker<'_> {
                     self.note(&at("rounds"), text);
                 }
             }
+        }
+    }
+
+    /// Tells of a least number of answers that decides nothing.
+    pub fn idle_quorum(&mut self, faults: &Faults, clients: Option<usize>) {
+        let least = faults.min_answers;
+        let path = [key("faults"), key("min-answers")];
+        if let Some(n) = clients.filter(|n| least > *n) {
+            let text = format!("is {least}, and there are {n} clients: it counts as {n}");
+            self.tell(&path, text);
+        }
+        let fails = |(_, policy): &(&str, &Fault)| **policy == Fault::Fail;
+        if least > 1 && faults.policies().iter().all(fails) {
+            let text = "has no effect: the first answer that cannot be used ends the run; set a \
+                        policy such as `on-error: drop`, or leave it out";
+            self.tell(&path, text.into());
         }
     }
 

@@ -22,6 +22,15 @@ pub trait DataSection: Settings {
     fn has_public_labels(&self) -> bool {
         false
     }
+    /// What `public` takes that a run without it would have, such as `takes 600 training rows`;
+    /// `None` if there is no `public`, or the section itself uses it.
+    fn takes_public(&self) -> Option<String> {
+        None
+    }
+    /// A setting that takes rows away which nothing uses, and what to say of it.
+    fn sets_aside(&self) -> Option<(&'static str, String)> {
+        None
+    }
     /// The most public samples that there can be, if that is known before data are loaded.
     fn most_public(&self) -> Option<usize> {
         None

@@ -32,8 +32,10 @@ pub struct Spec<D> {
     pub data: D,
     /// The protocol, or those that follow one another.
     pub stages: Vec<SpecStage>,
-    /// What a user calls it, such as `fedavg, then solo`.
+    /// The part's name, or those of all stages: `fedavg, then solo`.
     pub protocol_name: String,
+    /// As [`Spec::protocol_name`], by the names that the spec uses, such as `fedper`.
+    pub method: String,
     /// What fills its slots.
     pub parts: Arc<Parts>,
     /// Evaluate after every `evaluate_every` rounds, and after the last.
@@ -130,10 +132,20 @@ impl Document {
             .as_ref()
             .and_then(|method| measured(method, parts, own));
         check.stop_when(&value, measured.as_ref());
+        if let (Some(protocol), Some(measured)) = (protocol, &measured) {
+            check.unmeasured(protocol, measured);
+        }
+        let keeps = top
+            .as_ref()
+            .is_some_and(|top| top.keep == Some(Keep::Messages));
+        if let Some(protocol) = protocol.filter(|_| keeps) {
+            check.unkept(protocol);
+        }
         check.together((top.as_ref(), own), method.as_ref(), (parts, &filled));
         let written = method.as_ref().and_then(|method| method.write(&filled));
         let stages = method.as_ref().and_then(Method::spec);
         let protocol_name = protocol.map_or(String::new(), |of| of.name.clone());
+        let used = method.as_ref().map_or(String::new(), Method::used);
         let all = top.zip(data).zip(written.zip(stages));
         let notes = std::mem::take(&mut check.notes);
         let foreseen = std::mem::take(&mut check.foreseen);
@@ -156,6 +168,7 @@ impl Document {
             ),
             stages,
             protocol_name,
+            method: used,
             evaluate_every: top.evaluate.every,
             stop_when: top.stop_when,
             sinks: top.sinks,
@@ -199,9 +212,11 @@ impl Checker<'_> {
         (parts, filled): (Option<&Value>, &[Fill]),
     ) {
         let stages = method.map_or(&[][..], |method| &method.stages);
+        self.idle_rows(parts, stages, data);
         if let Some(top) = top {
-            let rounds = last_round(stages);
-            self.injected(&top.faults, data.map(D::clients), rounds);
+            let (rounds, clients) = (last_round(stages), data.map(D::clients));
+            self.injected(&top.faults, clients, rounds);
+            self.idle_quorum(&top.faults, clients);
             // stages refuse the rule
             if let (Some(rule), [_]) = (&top.stop_when, stages) {
                 self.idle_rule(rule, top.evaluate.every, rounds);

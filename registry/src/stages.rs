@@ -119,6 +119,12 @@ impl Method {
         self.together.as_ref().unwrap_or(&self.stages[0].of)
     }
 
+    /// The names that the spec uses for its protocols.
+    pub fn used(&self) -> String {
+        let names: Vec<&str> = self.stages.iter().map(|stage| &*stage.of.used).collect();
+        names.join(", then ")
+    }
+
     /// The stages of a spec without mistakes.
     pub fn spec(&self) -> Option<Vec<SpecStage>> {
         self.stages.iter().map(CheckedStage::spec).collect()

@@ -41,6 +41,13 @@ impl<'f> TrainingCheck<'f> {
         }
     }
 
+    /// Notes `text`, unless that has been noted.
+    pub fn note_once(&mut self, fill: &'f Fill, text: String) {
+        if self.notes.iter().all(|(_, known)| *known != text) {
+            self.notes.push((fill, text));
+        }
+    }
+
     /// Returns the notes so far, and forgets them.
     pub fn take_notes(&mut self) -> Vec<(&'f Fill, String)> {
         std::mem::take(&mut self.notes)

@@ -1,7 +1,8 @@
 //! [`DataSpec`] as the check of a spec asks it.
 
 use crate::build::build;
-use crate::public_size::most;
+use crate::features::Features;
+use crate::public_size::{most, taken};
 use crate::section::DataSpec;
 use crate::split_spec::Split;
 use fl_core::{Examples, Stream, Task};
@@ -24,6 +25,28 @@ impl DataSection for DataSpec {
 
     fn has_public_labels(&self) -> bool {
         self.public.as_ref().is_some_and(|p| p.labelled)
+    }
+
+    fn takes_public(&self) -> Option<String> {
+        let public = self.public.as_ref()?;
+        if self.features.as_ref().is_some_and(Features::needs_public) {
+            return None;
+        }
+        let rows = self.set.facts().rows;
+        Some(taken(
+            public,
+            rows.map(|rows| self.dealt(self.limit.of(rows))),
+        ))
+    }
+
+    fn sets_aside(&self) -> Option<(&'static str, String)> {
+        let share = self.validation;
+        (share > 0.0).then(|| {
+            let text = format!(
+                "sets {share} of each client's rows aside, and no part uses them: leave it out, unless this run is to train on as few rows as another that has it"
+            );
+            ("validation", text)
+        })
     }
 
     fn most_public(&self) -> Option<usize> {

@@ -1,6 +1,7 @@
 //! Counts of public samples that are above what there is, as far as a set's size is known before it
 //! is loaded.
 
+use crate::partition::fedkt_tabular_split;
 use crate::public::{Public, PublicFrom};
 use fl_core::settings::Step;
 use fl_data_kit::dataset::Problem;
@@ -20,6 +21,28 @@ pub(crate) fn most(public: &Public, own: Option<(usize, usize)>) -> Option<usize
     // `mix` takes some from another set
     let most = most.filter(|_| public.mix.is_none());
     most.into_iter().chain(public.size).min()
+}
+
+/// Says what public samples are taken from; `own` as in [`too_many`].
+pub(crate) fn taken(public: &Public, own: Option<(usize, usize)>) -> String {
+    let rows = |n: Option<usize>, of: &str| match n {
+        Some(n) => format!("takes {n} {of} rows away"),
+        None => format!("takes {of} rows away"),
+    };
+    let (train, test) = (own.map(|(train, _)| train), own.map(|(_, test)| test));
+    match &public.from {
+        PublicFrom::Share(share) => {
+            let taken = train.map(|train| (share * train as f64).round() as usize);
+            rows(taken, "training")
+        }
+        PublicFrom::Count(count) => rows(Some(*count), "training"),
+        PublicFrom::Tabular => {
+            let taken = train.map(|train| fedkt_tabular_split(train).public);
+            rows(taken, "training")
+        }
+        PublicFrom::HalfOfTest => rows(test.map(|test| test / 2), "test"),
+        PublicFrom::Set(other) => format!("loads rows of `{}`", other.name()),
+    }
 }
 
 /// Counts that no loaded set could fulfil; `own` are the clients' training and test rows, if known.

@@ -58,7 +58,8 @@ fl_core::settings! {
         /// Use only a part of the set, for a quick run.
         limit: Limit = Limit::default();
         /// Share of each client's samples that the client sets aside for validation:
-        /// `floor(share * samples)` of them, drawn at random. Selective-FD uses 0.05.
+        /// `floor(share * samples)` of them, drawn at random. No part uses them: the clients train
+        /// on fewer. Selective-FD: 0.05.
         validation: f64 = 0.0, in 0.0..1.0;
         /// Test rows of each client's own. If not given, all clients share the set's test rows.
         test: Option<OwnTests> = None;
@@ -89,7 +90,7 @@ fl_core::settings! {
 
 impl Limit {
     /// What it leaves of training and test rows.
-    fn of(&self, (train, test): (usize, usize)) -> (usize, usize) {
+    pub(crate) fn of(&self, (train, test): (usize, usize)) -> (usize, usize) {
         let least = |rows: usize, limit: Option<usize>| limit.map_or(rows, |limit| limit.min(rows));
         (least(train, self.train), least(test, self.test))
     }

@@ -131,7 +131,12 @@ impl<H: Holder> Protocol for Alone<H> {
             "does not go with `initial`, which the server sends anyway: leave one of them out",
         );
         let two = two.when(settings.from_server && settings.initial.is_some());
-        initial.into_iter().chain(two).collect()
+        let public = Conflict::at(
+            "initial-is-public",
+            "has no effect without `initial`: leave it out",
+        );
+        let public = public.when(settings.initial_is_public && settings.initial.is_none());
+        [initial, two, public].into_iter().flatten().collect()
     }
 
     fn suits(&self, _: TaskKind, _: &dyn Fn(&str) -> bool) -> std::result::Result<(), String> {

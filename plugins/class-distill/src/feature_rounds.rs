@@ -133,6 +133,12 @@ impl FeatureRounds {
         )
         .when(!self.freeze.is_empty() && self.local.clip.is_some());
         let initial = self.initial().and_then(|initial| initial.conflict());
-        rate.into_iter().chain(clip).chain(initial).collect()
+        let public = Conflict::at(
+            "initial-is-public",
+            "has no effect without `initial`: leave it out",
+        )
+        .when(self.initial_is_public && self.initial.is_none());
+        let all = [rate, clip, initial, public];
+        all.into_iter().flatten().collect()
     }
 }

@@ -138,6 +138,12 @@ pub(crate) fn classes(kind: TaskKind) -> std::result::Result<usize, String> {
     }
 }
 
+/// Says that there is nothing to put to the vote.
+pub(crate) fn no_public(has: &dyn Fn(&str) -> bool) -> Option<Conflict> {
+    let text = "teachers label public samples, and there are none: set `data.public`";
+    Conflict::between(text).when(!has("data.public"))
+}
+
 /// Checks the task and the public data before any training.
 pub(crate) fn check(server: &Server<'_>) -> Result<usize> {
     let classes = classes(server.task().kind).map_err(anyhow::Error::msg)?;

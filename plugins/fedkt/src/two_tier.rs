@@ -1,7 +1,7 @@
 //! FedKT, Algorithm 1.
 use crate::teach::{
     self, PRIVACY, TEACHER, TOO_FEW, TeacherLabels, asked_about, ballots, check, classes, learn,
-    teachers,
+    no_public, teachers,
 };
 use fl_core::message::{Counts, Models, VoteSensitivity, Votes};
 use fl_core::prelude::*;
@@ -265,7 +265,7 @@ impl Protocol for TwoTierVote {
         let narrow = self.noise == NoiseAt::Server && self.close_gap < 2 && has("accountant");
         let text = "of 1 misses votes that one example changes from a gap of 2 to a tie, and an accountant would promise too much: leave it at 2";
         let narrow = Conflict::at("close-gap", text).when(narrow);
-        narrow.into_iter().collect()
+        narrow.into_iter().chain(no_public(has)).collect()
     }
 
     fn data_conflicts(&self, facts: &DataFacts) -> Vec<Conflict> {

@@ -280,6 +280,11 @@ impl<R: RoundRule> Protocol for Rounds<R> {
         let settings = family.settings;
         let initial = settings.initial();
         let initial = initial.and_then(|initial| initial.conflict());
+        let public = Conflict::at(
+            "initial-is-public",
+            "has no effect without `initial`: leave it out",
+        )
+        .when(settings.initial_is_public && settings.initial.is_none());
         let looks = Conflict::at(
             "attacker-trainings",
             "has no effect without an attacker: fill `parts.attack`, or leave it out",
@@ -296,6 +301,7 @@ impl<R: RoundRule> Protocol for Rounds<R> {
         let more = more || rule.corrects() || family.mu > 0.0 || settings.attacker_trainings > 1;
         let shared = [
             initial,
+            public,
             looks.when(settings.attacker_trainings > 1 && !has(&ATTACK)),
             bare.when(settings.attacker_trainings > 1 && has(&ATTACK) && has(&PRIVACY)),
             beside.when(more && has(&dp_sgd::SLOT)),

@@ -614,3 +614,142 @@ fn sinks_are_refused_where_there_are_none() {
         assert!(!dir.path().join("runs").exists());
     }
 }
+
+#[test]
+fn what_a_run_does_not_use_is_named() {
+    let public = "data.public={from: {share: 0.3}}";
+    let idle: [(&str, &[&str], &str); 12] = [
+        (
+            "fedavg",
+            &[public],
+            "data.public: takes 300 training rows away, and `fedavg` uses no public samples: leave it out",
+        ),
+        (
+            "fedavg",
+            &["data.public={from: {count: 40}, size: 10}"],
+            "data.public: takes 40 training rows away",
+        ),
+        (
+            "fedavg",
+            &["data.public={from: half-of-test}"],
+            "data.public: takes 250 test rows away",
+        ),
+        (
+            "fedavg",
+            &["data.public={from: tabular}"],
+            "data.public: takes 125 training rows away",
+        ),
+        (
+            "fine-tuned",
+            &[public],
+            "and `fedavg`, then `solo` uses no public samples",
+        ),
+        (
+            "fedavg",
+            &["data.validation=0.3"],
+            "data.validation: sets 0.3 of each client's rows aside, and no part uses them",
+        ),
+        (
+            "ds-fl",
+            &[
+                "protocol.evaluate-clients=false",
+                "parts.student=null",
+                "parts.accountant=null",
+            ],
+            "tests no model, so the run measures no score: set `evaluate-clients: true`",
+        ),
+        (
+            "fkd",
+            &["protocol.evaluate-clients=false"],
+            "protocol `class-distill` tests no model, so the run measures no score",
+        ),
+        (
+            "fedavg",
+            &["faults={min-answers: 3}"],
+            "faults.min-answers: has no effect: the first answer that cannot be used ends the run",
+        ),
+        (
+            "fedavg",
+            &["faults={min-answers: 300, on-error: drop}"],
+            "faults.min-answers: is 300, and there are 5 clients: it counts as 5",
+        ),
+        (
+            "fedper",
+            &["protocol.share=[0-9]"],
+            "`0-9` names all of its parameters, so clients keep none of their own: name fewer",
+        ),
+        (
+            "solo",
+            &["keep=messages"],
+            "keep: has no effect: protocol `solo` combines answers itself, or asks for none",
+        ),
+    ];
+    for (spec, set, due) in idle {
+        let (code, said) = checked(spec, set);
+        assert!(
+            code == Some(0) && said.contains(due),
+            "{spec} {set:?}: {said}"
+        );
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let (code, said) = tells(dir.path(), "run", "fedavg", &[public, "protocol.rounds=1"]);
+    assert!(code == Some(0) && said.contains(idle[0].2), "{said}");
+
+    let refused: [(&str, &[&str], &str); 5] = [
+        (
+            "fedkt",
+            &["data.public=null"],
+            "teachers label public samples, and there are none: set `data.public`",
+        ),
+        (
+            "dp-fedavg",
+            &["parts.aggregator.weigh=samples"],
+            "parts.aggregator.weigh: `samples` has no effect: protocol `dp-fedavg` adds",
+        ),
+        (
+            "dp-fedavg-adaptive",
+            &["parts.aggregator={use: fed-adam, weigh: samples}"],
+            "leave it out, or write `uniform`",
+        ),
+        (
+            "fedavg",
+            &["protocol.initial-is-public=true"],
+            "`initial-is-public` has no effect without `initial`: leave it out",
+        ),
+        (
+            "solo",
+            &["protocol.initial-is-public=true"],
+            "`initial-is-public` has no effect without `initial`: leave it out",
+        ),
+    ];
+    for (spec, set, due) in refused {
+        let (code, said) = checked(spec, set);
+        assert!(
+            code == Some(2) && said.contains(due),
+            "{spec} {set:?}: {said}"
+        );
+    }
+    // what is used, or left out, is not named
+    let fine: [(&str, &[&str]); 6] = [
+        ("fedkd", &[]),
+        ("dp-fedavg", &["parts.aggregator={use: mean}"]),
+        ("feddf", &[]),
+        ("fedkt", &[]),
+        (
+            "fedavg",
+            &[
+                "data.public={from: {share: 0.3}}",
+                "data.features={principal-components: {width: 3}}",
+                "data.normalise=null",
+            ],
+        ),
+        ("fedavg", &["faults={min-answers: 3, on-error: drop}"]),
+    ];
+    for (spec, set) in fine {
+        assert_eq!(
+            checked(spec, set),
+            (Some(0), String::new()),
+            "{spec} {set:?}"
+        );
+    }
+}
