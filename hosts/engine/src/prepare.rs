@@ -208,6 +208,7 @@ pub fn manifest(
     );
     let libraries = libraries.chain(session).collect();
     let mut manifest = Manifest::new(now, spec.seed, yaml, libraries, data);
+    manifest.method = (spec.method != spec.protocol_name).then(|| spec.method.clone());
     if unpriced(spec) == Unpriced::Withheld && spec.data.has_own_rows() {
         manifest.withhold_data(RowKey::of_user()?.of_files(), fl_privacy::random_name()?);
     }

@@ -91,7 +91,11 @@ fn head(run: &Run) -> Markup {
     }
     html! {
         p.dim {
-            "Protocol " code { (run.protocol()) } ", seed " (run.seed())
+            @match &run.origin.method {
+                Some(method) => { "Method " code { (method) } ", protocol " code { (run.protocol()) } }
+                None => { "Protocol " code { (run.protocol()) } }
+            }
+            ", seed " (run.seed())
             @if let Some(o) = outcome { ", " (o.rounds) " steps"
                 @if let Some(seconds) = o.seconds {
                     ", " (format!("{seconds:.1}")) " s (" (format!("{:.2}", seconds / o.rounds.max(1) as f64)) " s a step)"

@@ -105,6 +105,9 @@ pub struct Manifest {
     pub begun: Session,
     /// The seed.
     pub seed: u64,
+    /// What the user calls its protocol, if that is another name of it, such as `fedper`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub method: Option<String>,
     /// SHA-256 of `spec.yaml`.
     pub spec_sha256: String,
     /// Every loaded library.
@@ -136,6 +139,7 @@ impl Manifest {
         Self {
             begun,
             seed,
+            method: None,
             spec_sha256: fl_core::hex(&Sha256::digest(spec)),
             libraries,
             data,

@@ -11,6 +11,7 @@ use std::path::Path;
 pub(crate) struct Origin {
     pub version: String,
     pub started: String,
+    pub method: Option<String>,
     pub spec_sha256: String,
     pub command: Vec<String>,
     pub processor: String,
