@@ -4,7 +4,10 @@ use fl_core::message::{Nothing, Params};
 use fl_core::prelude::*;
 use fl_core::settings::read_yaml;
 use fl_core::{Examples, Inputs, Labels, Parts, RunOptions};
-use fl_sim::{Manifest, Outcome, ResumePoint, RunFolder, Session, Setup, StoppedRun, run};
+use fl_sim::{
+    EventLog, Execution, Listener, Manifest, Outcome, ResumePoint, RunEvent, RunFolder, RunRecord,
+    Session, Setup, StoppedRun, Verdict, run,
+};
 use ndarray::{ArrayD, IxDyn};
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -65,6 +68,16 @@ fn until(
     folder: Option<RunFolder>,
     resumed: Option<ResumePoint>,
 ) -> (Result<Outcome>, Vec<u32>) {
+    with_listeners(after, folder, resumed, Execution::default())
+}
+
+/// As [`until`], with this `execution`.
+fn with_listeners(
+    after: usize,
+    folder: Option<RunFolder>,
+    resumed: Option<ResumePoint>,
+    execution: Execution<'_>,
+) -> (Result<Outcome>, Vec<u32>) {
     let inputs = Arc::new(Inputs::Dense {
         shape: vec![2],
         data: (0..120).map(|i| i as f32).collect(),
@@ -83,6 +96,7 @@ fn until(
     let outcome = run(Setup {
         folder,
         resumed,
+        execution,
         checkpoints: read_yaml("{every: {seconds: 1e-9}}").unwrap(),
         ..Setup::new(
             protocol.clone(),
@@ -134,4 +148,34 @@ fn who_has_answered_in_a_long_step_is_not_asked_again() {
     assert_eq!(outcome.unwrap().digest, digest);
     assert_eq!(asked, [3, 4, 5, 0, 1, 2, 3, 4, 5]);
     assert!(!answers.exists(), "a run that is done keeps no answers");
+}
+
+/// Has a log outside of the run folder.
+struct Outside(EventLog);
+
+impl Listener for Outside {
+    fn on(&mut self, _: &RunEvent<'_>, _: &RunRecord) -> Result<Verdict> {
+        Ok(Verdict::GoOn)
+    }
+    fn log(&self) -> Option<&EventLog> {
+        Some(&self.0)
+    }
+}
+
+#[test]
+fn a_run_that_cannot_open_its_logs_leaves_no_folder() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("r");
+    let folder = RunFolder::create(&path, "long", &manifest()).unwrap();
+    let execution = Execution {
+        listeners: vec![Box::new(Outside(EventLog::new("../energy.jsonl")))],
+        ..Execution::default()
+    };
+    let (outcome, asked) = with_listeners(usize::MAX, Some(folder), None, execution);
+    let error = format!("{:#}", outcome.unwrap_err());
+    assert!(
+        error.contains("`../energy.jsonl`; give it a name"),
+        "{error}"
+    );
+    assert!(asked.is_empty() && !path.exists());
 }

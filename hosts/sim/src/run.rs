@@ -58,7 +58,10 @@ pub fn run(mut setup: Setup<'_>) -> Result<Outcome> {
         sim.tell(RunEvent::Stops)?;
     } else {
         note_unmeasured(&mut sim, method.stop_when.as_ref());
-        if let Some(text) = diverged(&sim.record.metrics) {
+        let (metrics, task) = (&sim.record.metrics, &method.options.task);
+        let columns = task.input.len() == 1;
+        let told = diverged(metrics, columns);
+        if let Some(text) = told.or_else(|| unlearnt(metrics, task.kind, columns)) {
             sim.note(&text);
         }
         // before the folder is complete: if this fails, the run can resume
@@ -168,7 +171,13 @@ fn host<'a>(mut setup: Setup<'a>, method: &Method<'a>) -> Result<Sim<'a>> {
         locked(folder.receipts()).with(setup.receipts);
     }
     let saved = setup.resumed.as_ref().map(|r| &r.saved);
-    listeners.open_logs()?;
+    if let Err(error) = listeners.open_logs() {
+        let begins = setup.resumed.is_none();
+        if let Some(folder) = listeners.folder.filter(|_| begins) {
+            folder.discard();
+        }
+        return Err(error);
+    }
     let unpriced = method.unpriced();
     let record = record(&listeners, saved, unpriced)?;
     let resumed = setup.resumed.as_mut();
@@ -399,19 +408,48 @@ fn note_unmeasured(sim: &mut Sim<'_>, rule: Option<&StopWhen>) {
     sim.note(&text);
 }
 
+/// The least training loss that no model comes near that learns, on scaled labels.
+const LARGE: f64 = 10.0;
+
+/// What may help a model whose losses are large.
+fn remedy(columns: bool) -> &'static str {
+    if columns {
+        "a smaller learning rate may help, and for columns of numbers a `range`"
+    } else {
+        "a smaller learning rate may help"
+    }
+}
+
+/// Says that a model of classes has a far larger loss at the end than one that guesses.
+fn unlearnt(metrics: &[Metric], kind: TaskKind, columns: bool) -> Option<String> {
+    let TaskKind::Classes(classes) = kind else {
+        return None;
+    };
+    let guess = (classes as f64).ln();
+    let last = metrics.iter().rfind(|m| m.name == TRAINING_LOSS)?;
+    (last.value > LARGE * guess.max(1.0)).then(|| {
+        format!(
+            "nothing was learnt by the measure of training: the training loss is {:.2e} in {}, and {guess:.2} is that of a guess among {classes} classes; {}",
+            last.value, last.step, remedy(columns)
+        )
+    })
+}
+
 /// Says that training diverged, if the last training loss is large, and far above the least one.
-fn diverged(metrics: &[Metric]) -> Option<String> {
-    // no loss of a model that learns, on scaled labels, comes near
-    const LARGE: f64 = 10.0;
+/// `columns`: the inputs are columns of numbers.
+fn diverged(metrics: &[Metric], columns: bool) -> Option<String> {
     const TIMES: f64 = 100.0;
     let mut losses = metrics.iter().filter(|m| m.name == TRAINING_LOSS);
     let least = losses.clone().min_by(|a, b| a.value.total_cmp(&b.value))?;
     let last = losses.next_back()?;
     (last.value > LARGE && last.value >= TIMES * least.value).then(|| {
         format!(
-            "training diverged: the training loss was {:.2e} in {} and is {:.2e} in {}; a smaller learning rate may \
-             help, and for columns of numbers a `range`",
-            least.value, least.step, last.value, last.step
+            "training diverged: the training loss was {:.2e} in {} and is {:.2e} in {}; {}",
+            least.value,
+            least.step,
+            last.value,
+            last.step,
+            remedy(columns)
         )
     })
 }
@@ -576,14 +614,27 @@ mod tests {
                 .unwrap()
             };
             let metrics: Vec<Metric> = losses.iter().enumerate().map(metric).collect();
-            diverged(&metrics)
+            [true, false].map(|columns| diverged(&metrics, columns))
         };
-        let said = told(&[0.8, 40.0, 7.5e27]).unwrap();
+        let [said, images] = told(&[0.8, 40.0, 7.5e27]).map(Option::unwrap);
+        assert!(said.ends_with("help, and for columns of numbers a `range`"));
+        assert!(images.ends_with("a smaller learning rate may help"));
         let due = "the training loss was 8.00e-1 in round 1 and is 7.50e27 in round 3; a smaller";
         assert!(said.contains(due), "{said}");
         // what is learnt by heart may be forgotten, and a first round may be bad
         for fine in [&[1e-6, 0.3][..], &[2.3, 9.0], &[7.5e9, 3e9], &[1e9], &[]] {
-            assert_eq!(told(fine), None, "{fine:?}");
+            assert_eq!(told(fine), [None, None], "{fine:?}");
         }
+        let metric = |value: f64| {
+            let text = serde_json::json!({
+                "step": "round 2", "round": 2, "name": TRAINING_LOSS, "value": value, "std": null,
+            });
+            vec![serde_json::from_value::<Metric>(text).unwrap()]
+        };
+        let told = |value, classes| unlearnt(&metric(value), TaskKind::Classes(classes), true);
+        let due = "the training loss is 6.00e8 in round 2, and 0.69 is that of a guess among 2";
+        assert!(told(6e8, 2).unwrap().contains(due));
+        assert!(told(9.9, 2).is_none() && told(22.0, 10).is_none());
+        assert_eq!(unlearnt(&metric(6e8), TaskKind::MultiLabel(2), true), None);
     }
 }
