@@ -25,6 +25,7 @@ mod capture;
 mod cases;
 mod distance;
 mod doctor;
+mod enough_noise;
 mod export;
 mod get;
 mod inspect_topics;

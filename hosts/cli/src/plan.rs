@@ -1,5 +1,6 @@
 //! `fl plan`: every question before it is asked.
 
+use crate::enough_noise::enough_noise;
 use crate::{DataDir, Done, Overrides, print, progress, width};
 use clap::Args;
 use fl_core::ExchangeSpec;
@@ -67,9 +68,17 @@ pub fn plan(args: &PlanArgs, catalogue: &Catalogue) -> Done {
         );
     }
     let line = |text: String| fill(&text, width()) + "\n";
+    let of = if spec.method == spec.protocol_name {
+        format!("protocol `{}`", spec.protocol_name)
+    } else {
+        format!(
+            "method `{}`, protocol `{}`",
+            spec.method, spec.protocol_name
+        )
+    };
     let mut out = line(format!(
-        "{}: protocol `{}`, {everyone} clients, {public} public samples",
-        spec.name, spec.protocol_name
+        "{}: {of}, {everyone} clients, {public} public samples",
+        spec.name
     ));
     let heads = [
         "exchange",
@@ -100,10 +109,17 @@ pub fn plan(args: &PlanArgs, catalogue: &Catalogue) -> Done {
         let budget = budget.filter(|b| Observer::from(&b.against) == *observer);
         out += &line(match guarantee {
             Some(guarantee) => match budget.filter(|b| !b.allows(guarantee.epsilon)) {
-                Some(budget) => format!(
-                    "against {observer} at most {guarantee}: more than the budget of {}, which may end the run early",
-                    budget.epsilon
-                ),
+                Some(budget) => {
+                    let noise = enough_noise(&spec, &data, budget);
+                    let noise = noise.map(|(setting, noise)| {
+                        format!("; `{setting}: {noise}` keeps it to the last round")
+                    });
+                    format!(
+                        "against {observer} at most {guarantee}: more than the budget of {}, which may end the run early{}",
+                        budget.epsilon,
+                        noise.unwrap_or_default()
+                    )
+                }
                 None => format!("against {observer} at most {guarantee}"),
             },
             None => format!("epsilon against {observer} is known only after the run"),

@@ -50,10 +50,19 @@ pub struct StudyArgs {
     /// With `--repeat`: the seed of the draw. The default is another one each time.
     #[arg(long, value_name = "SEED", requires = "repeat")]
     draw: Option<u64>,
+    /// Says where a study puts what a paper needs.
+    #[arg(long, hide = true, num_args = 0..=1, default_missing_value = "", value_parser = no_paper)]
+    paper: Option<String>,
     #[command(flatten)]
     set: Overrides,
     #[command(flatten)]
     data: DataDir,
+}
+
+fn no_paper(_: &str) -> Result<String, &'static str> {
+    Err(
+        "a study always writes what a paper needs, NAME.tex, NAME.csv, NAME.bib and pictures, into the folder of --out [default: runs/studies]; leave this out",
+    )
 }
 
 /// The one seed of all runs, if a person may have meant their number.

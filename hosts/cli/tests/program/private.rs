@@ -1,6 +1,6 @@
 //! DP-FedAvg as a user runs it: what it guarantees to whom.
 
-use crate::common::{fails, files, fl, json, out, root};
+use crate::common::{fails, files, fl, flat, json, out, quick, root};
 use fl_core::privacy::UpperBound;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -664,4 +664,25 @@ fn exact_a_line_of_the_journal_has_the_price_before_the_servers_release() {
         }
         before = Some(after);
     }
+}
+
+#[test]
+fn exact_plan_names_the_noise_that_keeps_a_budget() {
+    let spec = quick("dp-fedavg");
+    let plan = |set: &[&str]| {
+        let mut args = vec!["plan", &spec[..], "--set", "budget={epsilon: 4}"];
+        set.iter().for_each(|set| args.extend(["--set", set]));
+        flat(&out(&root(), &args))
+    };
+    let said = plan(&[]);
+    let (_, after) = said
+        .split_once("`parts.server-privacy.noise-multiplier: ")
+        .unwrap();
+    let (noise, after) = after.split_once('`').unwrap();
+    assert!(after.starts_with(" keeps it to the last round"), "{said}");
+    // what is named keeps it, and a little less does not
+    let with = |noise: f64| format!("parts.server-privacy.noise-multiplier={noise}");
+    let noise: f64 = noise.parse().unwrap();
+    assert!(!plan(&[&with(noise)]).contains("more than the budget"));
+    assert!(plan(&[&with(noise * 0.97)]).contains("more than the budget of 4"));
 }
