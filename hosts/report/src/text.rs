@@ -118,11 +118,17 @@ pub(crate) fn measured(value: Option<f64>) -> String {
     value.map_or("not finite".into(), number)
 }
 
-/// Formats `0.8123 ± 0.0100`.
+/// Formats `0.812 ± 0.010`: both with two significant digits of the spread.
 pub(crate) fn with_std(value: Option<f64>, std: Option<f64>) -> String {
-    match std {
-        Some(std) => format!("{} ± {}", measured(value), number(std)),
-        None => measured(value),
+    const PLAIN: std::ops::Range<f64> = 1e-6..1e6;
+    let plain = |of: &f64| PLAIN.contains(&of.abs());
+    match (value.filter(|value| plain(value) || *value == 0.0), std) {
+        (Some(value), Some(std)) if plain(&std) => {
+            let digits = digits_of(Some(std), 1.0);
+            format!("{value:.digits$} ± {std:.digits$}")
+        }
+        (_, Some(std)) => format!("{} ± {}", measured(value), number(std)),
+        (_, None) => measured(value),
     }
 }
 
@@ -185,6 +191,22 @@ mod tests {
         ] {
             assert_eq!(without_folders(text), due);
         }
+    }
+
+    #[test]
+    fn exact_a_value_has_the_digits_of_its_spread() {
+        for (value, std, due) in [
+            (0.812_34, 0.009_96, "0.8123 ± 0.0100"),
+            (0.812_34, 0.1, "0.81 ± 0.10"),
+            (532.27, 105.09, "532 ± 105"),
+            (0.0, 0.25, "0.00 ± 0.25"),
+            (0.8, 0.0, "0.8000 ± 0"),
+            (7.5e27, 1.5, "7.500e27 ± 1.5000"),
+        ] {
+            assert_eq!(with_std(Some(value), Some(std)), due);
+        }
+        assert_eq!(with_std(Some(0.812_34), None), "0.8123");
+        assert_eq!(with_std(None, Some(0.1)), "not finite ± 0.1000");
     }
 
     #[test]

@@ -63,7 +63,7 @@ fn everything_that_a_folder_tells_is_on_its_page_and_nothing_in_it_is_markup() {
             "class 1, client 2: 9",
             "client 1: 0.5000",
             "<td class=\"v\">2</td><td class=\"n\">not finite</td>",
-            "0.4000 ± 0.1000",
+            "0.40 ± 0.10",
             // what the server released after the question is in it
             "round 1, against readers of the results: epsilon 2.5000",
             "nothing: seen",

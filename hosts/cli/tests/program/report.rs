@@ -1,5 +1,5 @@
 //! `fl report` and `fl compare`: what a page shows is what the journal has.
-use crate::common::{fails, fl, flat, json, out, root};
+use crate::common::{fails, fl, flat, json, out, quick, root};
 use fl_core::privacy::UpperBound;
 use serde_json::Value;
 use std::fs;
@@ -43,6 +43,16 @@ fn shown(value: &Value) -> String {
     } else {
         format!("{value:.4}")
     }
+}
+
+/// A value and its deviation, with two significant digits of the deviation.
+fn with_spread(value: &Value, std: &Value) -> String {
+    let of = std.as_f64().unwrap();
+    if of == 0.0 {
+        return format!("{} ± 0", shown(value));
+    }
+    let digits = (1.0 - of.log10().floor()).max(0.0) as usize;
+    format!("{:.digits$} ± {of:.digits$}", value.as_f64().unwrap())
 }
 
 fn grouped(n: u64) -> String {
@@ -118,7 +128,7 @@ fn every_fact_on_a_page_is_one_of_the_journal() {
                 let value = if std.is_empty() {
                     shown(&m["value"])
                 } else {
-                    format!("{} ± {std}", shown(&m["value"]))
+                    with_spread(&m["value"], &m["std"])
                 };
                 let row = format!("{}|{value}|{step}|", m["name"].as_str().unwrap());
                 assert!(
@@ -665,4 +675,21 @@ fn plan_run_and_page_name_the_setting_that_hides_the_clients_models() {
         );
         assert_eq!(page.contains(&hint), there, "{folder}");
     }
+}
+
+#[test]
+fn a_method_has_the_name_that_the_spec_uses() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let page = |folder: &str| fs::read_to_string(dir.join(folder).join("report.html")).unwrap();
+    let spec = quick("fedper");
+    out(dir, &["run", &spec, "--stop-after", "1", "--out", "p"]);
+    out(dir, &["run", "--resume", "p"]);
+    let named = "Method <code>fedper</code>, protocol <code>fedavg</code>, seed 1";
+    assert!(page("p").contains(named), "a resumed run keeps the name");
+    out(dir, &["run", &quick("fedavg"), "--out", "f"]);
+    assert!(page("f").contains("Protocol <code>fedavg</code>, seed 1"));
+    let plan = |spec: &str| out(dir, &["plan", &quick(spec)]);
+    assert!(plan("fedper").contains("quick-fedper: method `fedper`, protocol `fedavg`, 6"));
+    assert!(plan("fedavg").contains("quick-fedavg: protocol `fedavg`, 5"));
 }
