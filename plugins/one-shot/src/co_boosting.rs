@@ -17,7 +17,8 @@ settings! {
         /// The temperature of the generator's divergence. Published code: 3.
         adversarial_temperature: f64 = 3.0, in above(0.0);
         /// The step of a model's weight in the ensemble, for each mini-batch of the pool. Published
-        /// code: 0.01.
+        /// code: 0.01, with 10 clients, whose weights begin at 0.1 each; with more clients take
+        /// less.
         weight_step: f64 = 0.01, in 0.0..=1.0;
         /// The factor of that step from round to round. Published code: 0.99.
         weight_decay: f64 = 0.99, in above_to(0.0, 1.0);
@@ -53,7 +54,6 @@ impl OneShotRule for CoBoosting {
         if pool.is_empty() || self.weight_step == 0.0 {
             return Ok(());
         }
-        let decay = libm::pow(self.weight_decay, round.number.saturating_sub(1) as f64);
         let (x, labels) = pool.examples()?;
         let scores = ensemble.scores(&x)?;
         let pass = FitOptions::new(fl_core::Length::Epochs(1), batch, Loss::CrossEntropy);
@@ -62,7 +62,7 @@ impl OneShotRule for CoBoosting {
             let scores: Vec<Array2<f64>> = scores.iter().map(some).collect();
             let labels: Vec<u32> = rows.iter().map(|row| labels[*row]).collect();
             let slopes = slopes_by_weights(&scores, weights, &labels)?;
-            step(weights, &slopes, self.weight_step * decay);
+            step(weights, &slopes, self.length(round.number));
         }
         Ok(())
     }
@@ -90,6 +90,13 @@ impl OneShotRule for CoBoosting {
         let length = (self.shift * f64::from(range.1 - range.0)) as f32;
         values.zip_mut_with(&slope, |v, g| *v += length * sign(*g) as f32);
         Samples::fresh(values, x.shape())
+    }
+}
+
+impl CoBoosting {
+    /// The step of a weight in a round, the first of which is 1.
+    fn length(&self, round: usize) -> f64 {
+        self.weight_step * libm::pow(self.weight_decay, round.saturating_sub(1) as f64)
     }
 }
 plugin!(protocol "co-boosting" => Shared<CoBoosting> as OneShot<CoBoosting>,
@@ -180,8 +187,8 @@ mod tests {
         let rule: CoBoosting = read_yaml("{weight-decay: 0.5}").unwrap();
         let (mut pool, mut weights) = (Pool::default(), vec![0.5, 0.5]);
         let x = array![[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]];
-        let third = Round::first().with_stream(Stream::root(1));
-        let turn = (&third, 2);
+        let first = Round::first().with_stream(Stream::root(1));
+        let turn = (&first, 2);
         rule.weigh(&mut pair(), &mut weights, &pool, turn).unwrap();
         assert_eq!(weights, [0.5, 0.5], "nothing to learn from");
         let x = Samples::fresh(x, vec![2]).unwrap();
@@ -189,6 +196,7 @@ mod tests {
         rule.weigh(&mut pair(), &mut weights, &pool, turn).unwrap();
         // two mini-batches of the first round
         assert!((weights[0] - 0.52).abs() < 1e-12 && (weights[1] - 0.48).abs() < 1e-12);
+        assert!((rule.length(3) - 0.0025).abs() < 1e-15);
     }
 
     #[test]

@@ -4,22 +4,29 @@ use fl_core::prelude::*;
 use ndarray::Array2;
 
 /// The clients' models, in the order of clients.
-pub struct Ensemble(Vec<Box<dyn Trainer>>);
+pub struct Ensemble(Vec<(ClientId, Box<dyn Trainer>)>);
 
 impl Ensemble {
     /// Makes an ensemble of these models.
-    pub fn new(models: Vec<Box<dyn Trainer>>) -> Self {
+    pub fn new(models: Vec<(ClientId, Box<dyn Trainer>)>) -> Self {
         Self(models)
     }
 
     /// Returns the scores of each model.
     ///
     /// # Errors
-    /// Those of the models.
+    /// Those of the models, and scores that are no finite numbers, which name the client.
     pub fn scores(&mut self, x: &Samples) -> Result<Vec<Array2<f64>>> {
-        let each = self.0.iter_mut();
-        each.map(|model| Ok(model.predict(x)?.mapv(f64::from)))
-            .collect()
+        let each = self.0.iter_mut().map(|(from, model)| {
+            let scores = model.predict(x)?.mapv(f64::from);
+            let finite = scores.iter().all(|z| z.is_finite());
+            ensure!(
+                finite,
+                "client {from}: its model has scores that are no finite numbers"
+            );
+            Ok(scores)
+        });
+        each.collect()
     }
 
     /// Returns the slope by each number of the inputs, from that by the [`weighted`] scores.
@@ -33,7 +40,7 @@ impl Ensemble {
         by_scores: &Array2<f64>,
     ) -> Result<Array2<f64>> {
         let mut sum = Array2::zeros((x.len(), x.width()));
-        for (model, share) in self.0.iter_mut().zip(shares(weights)) {
+        for ((_, model), share) in self.0.iter_mut().zip(shares(weights)) {
             let by_own = by_scores.mapv(|g| (share * g) as f32);
             let model = model.differentiable().with_context(lacks)?;
             sum += &model.vjp(x, by_own.view())?.mapv(f64::from);
@@ -108,8 +115,8 @@ pub(crate) mod tests {
     pub(crate) fn pair() -> Ensemble {
         let right = array![[2.0, 0.0], [0.0, 2.0]];
         Ensemble::new(vec![
-            Box::new(Linear(right.clone())),
-            Box::new(Linear(-right)),
+            (0, Box::new(Linear(right.clone()))),
+            (1, Box::new(Linear(-right))),
         ])
     }
 
@@ -124,6 +131,14 @@ pub(crate) mod tests {
         assert_eq!(all, array![[1.0f32, 0.5]]);
         let slope = pair.slope(&weights, &x, &array![[1.0, -3.0]]).unwrap();
         assert_eq!(slope.mapv(|g| g as f32), array![[1.0f32, -3.0]]);
+    }
+
+    #[test]
+    fn a_model_without_finite_scores_is_named() {
+        let mut pair = pair();
+        let x = Samples::fresh(array![[f32::NAN, 0.5]], vec![2]).unwrap();
+        let error = pair.scores(&x).unwrap_err().to_string();
+        assert!(error.starts_with("client 0: its model"), "{error}");
     }
 
     #[test]

@@ -25,7 +25,7 @@ settings! {
         batch: usize = 128, in 1..=100_000;
         /// The most batches that the student learns from; the oldest is dropped. Published: all.
         pool: usize = 50, in 1..=1_000_000;
-        /// The weight of the divergence in the generator's loss. Published: 1.
+        /// The weight of the divergence in the generator's loss. Published code: 1.
         adversarial: f64 = 1.0, in 0.0..=1e6;
         /// The student's training on the pool in one round.
         student: Training = Training::epochs(1, 128);
@@ -145,14 +145,18 @@ impl<R: OneShotRule> Protocol for OneShot<R> {
     fn lead(&self, server: &mut Server<'_>) -> Result<()> {
         let (of, mut known) = (&self.0.shared, State::default());
         server.once("models", &mut known, |server, known, round| {
-            for mail in server.collect(round, &MODELS, |_| &Nothing)?.iter() {
-                let [model] = &mail.body.0[..] else {
-                    let (from, n) = (mail.from, mail.body.0.len());
-                    let text = format!("client {from} sent {n} models where one was due");
-                    bail!(Problem::Shape(text));
+            // one that cannot be read ends the run before it is kept
+            let (read, to) = (server.reader(&TEACHER), server.cohort(round, &MODELS)?);
+            let readable = |from, models: Models| {
+                let [model] = &models.0[..] else {
+                    let n = models.0.len();
+                    bail!(Problem::Shape(format!("{n} models where one was due")));
                 };
-                known.models.push((mail.from, model.clone()));
-            }
+                read(from, model).map(|_| models)
+            };
+            let sent = server.collect_each(round, &MODELS, &to, |_| &Nothing, readable)?;
+            let models = sent.iter().map(|mail| (mail.from, mail.body.0[0].clone()));
+            known.models = models.collect();
             known.weights = vec![1.0 / known.models.len() as f64; known.models.len()];
             if of.evaluate_clients {
                 server.evaluate_clients(round, &TEACHER)
@@ -161,7 +165,7 @@ impl<R: OneShotRule> Protocol for OneShot<R> {
             }
         })?;
         let (read, sent) = (server.reader(&TEACHER), known.models.iter());
-        let models = sent.map(|(from, model)| read(*from, model));
+        let models = sent.map(|(from, model)| Ok((*from, read(*from, model)?)));
         let mut ensemble = Ensemble::new(models.collect::<Result<_>>()?);
         server.rounds(&mut known, |server, known, round| {
             let (made, labels) = self.make(server, round, &mut ensemble, &known.weights)?;
