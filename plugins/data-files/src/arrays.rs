@@ -193,6 +193,7 @@ pub(crate) fn npz(
 ) -> Result<Part> {
     let name = || path.display().to_string();
     let bytes = content(path, budget)?;
+    let packed = bytes.len() as u64;
     let mut zip = zip::ZipArchive::new(Cursor::new(bytes)).with_context(name)?;
     let mut read = |array: &str| -> Result<npy::Array> {
         let known: Vec<String> = zip
@@ -211,10 +212,13 @@ pub(crate) fn npz(
         npy_array(&bytes, path, budget).with_context(|| format!("array `{array}`"))
     };
     let rows = read(&how.inputs).with_context(name)?;
-    let Some(label) = files.label_column() else {
+    let of = files.label_column().map(|label| read(&label.0));
+    let of = of.transpose().with_context(name)?;
+    drop(zip);
+    budget.give(packed);
+    let Some(of) = of else {
         return Ok(Part::unlabelled(sides.numbers(rows).with_context(name)?));
     };
-    let of = read(&label.0).with_context(name)?;
     same(rows.shape[0], of.shape[0], path, path)?;
     Ok(Part {
         of: labelled(&of, classes).with_context(name)?,

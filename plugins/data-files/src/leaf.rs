@@ -319,12 +319,16 @@ pub(crate) fn read(files: &Files, how: &Leaf, classes: &mut Classes) -> Result<F
     let mut train = Vec::with_capacity(own.len());
     for user in own {
         let part = form.part(&user, classes)?;
+        budget.give(user.memory());
+        budget.take(part.bytes(), &user.path)?;
         train.push((user.name, part));
     }
     classes.closed = true;
     let mut test = Vec::with_capacity(tested.len());
     for user in tested {
         let part = form.part(&user, classes)?;
+        budget.give(user.memory());
+        budget.take(part.bytes(), &user.path)?;
         test.push((user.name, part));
     }
     let described = match &form.characters {

@@ -48,8 +48,8 @@ fn read_as(format: &Format, path: &Path, budget: &mut Budget) -> Result<Table> {
     Ok(table)
 }
 
-/// The text of a file, read piece by piece. Its fields take at least as many bytes, so that a file
-/// with more text than there is memory left ends with an error.
+/// The text of a file, read piece by piece. It is not held, but a file with more text than there is
+/// memory left ends with an error, so that a packed file without end does.
 struct FileText {
     from: Utf8<Box<dyn Read>>,
     path: PathBuf,
@@ -65,7 +65,12 @@ impl FileText {
                 from: Utf8::new(archive::open(path)?),
                 path: path.into(),
                 left: budget.left(),
-                exceeded: budget.exceeded(path).to_string(),
+                exceeded: format!(
+                    "{}: its text has more than {} bytes, and `max-bytes` leaves no more for it; \
+                     raise `max-bytes` if this machine has more memory",
+                    path.display(),
+                    budget.left()
+                ),
             },
         ))
     }

@@ -63,7 +63,8 @@ fl_core::settings! {
         /// number `columns` must give a value.
         missing: Vec<Literal> = ["", "?", "NA", "NaN", "null"].map(Literal::from).to_vec();
         /// The memory that reading all files may take, in bytes: unpacked files, fields of tables
-        /// and numbers. Files that need more are refused.
+        /// and numbers. The text of a table is not held, but must not be longer than what is left
+        /// of it. Files that need more are refused.
         max_bytes: u64 = MAX_BYTES, in 1..=1 << 40;
     }
 }

@@ -47,7 +47,7 @@ pub fn utf8(bytes: &[u8]) -> Result<&str> {
     first(bytes)?;
     Utf8::new(bytes).check(bytes, true)?;
     let text = std::str::from_utf8(bytes)?;
-    Ok(text.trim_start_matches('\u{feff}'))
+    Ok(text.strip_prefix('\u{feff}').unwrap_or(text))
 }
 
 /// Text that is checked while it is read, without the mark that some programs begin a file with:
@@ -441,6 +441,27 @@ mod tests {
                 assert_eq!(found, due, "{size}");
             }
             assert_eq!(found, due, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_stream_is_checked_over_every_border() {
+        let read = |bytes: &[u8], size| {
+            let mut text = String::new();
+            let mut from = std::io::BufReader::with_capacity(size, Utf8::new(bytes));
+            let done = from.read_to_string(&mut text);
+            done.map(|_| text).map_err(|error| error.to_string())
+        };
+        for size in 1..12 {
+            let text = "a,é\n12345,€𝄞x\r\nlast";
+            assert_eq!(read(text.as_bytes(), size).unwrap(), text);
+            let marked = format!("\u{feff}{text}");
+            assert_eq!(read(marked.as_bytes(), size).unwrap(), text);
+            assert_eq!(read(b"\xef\xbb\xbf", size).unwrap(), "");
+            let cut = read(b"12345\n678\xe2\x82", size).unwrap_err();
+            assert!(cut.contains("byte 9 (line 2) is 0xe2"), "{cut}");
+            let wrong = read(b"1234567\xe2\n9", size).unwrap_err();
+            assert!(wrong.contains("byte 7 (line 1) is 0xe2"), "{wrong}");
         }
     }
 
