@@ -106,7 +106,8 @@ impl Checker<'_> {
         self.tell(&of.path, text);
     }
 
-    /// Refuses a setting that weighs clients in `fill`, which gets their sum as one message.
+    /// Tells of a setting that weighs clients in `fill`, which gets their sum as one message. It is
+    /// no mistake: a resolved spec has it as a default.
     pub fn idle_weights(&mut self, fill: &Fill, protocol: &CheckedProtocol) {
         let part = &fill.part;
         if asks_for_counts(part.decl, &part.settings.value) != Some(true) {
@@ -130,11 +131,11 @@ impl Checker<'_> {
             };
             if let Some(word) = words(&field.accepts).into_iter().find(without) {
                 let text = format!(
-                    "{} has no effect: protocol `{}` adds the clients' answers up, each with the same weight, and gives their sum as one message: leave it out, or write `{word}`",
+                    "{} has no effect: protocol `{}` adds the clients' answers up, each with the same weight, and gives their sum as one message: write `{word}`",
                     show(value),
                     protocol.name
                 );
-                self.note(&below(&fill.path, key(&field.name)), text);
+                self.tell(&below(&fill.path, key(&field.name)), text);
             }
         }
     }

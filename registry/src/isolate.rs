@@ -180,7 +180,7 @@ pub fn library_process(args: &[OsString], exec: &dyn Executor) -> Result<()> {
 mod linux {
     use super::*;
     use anyhow::{Context, bail};
-    use rustix::event::{PollFd, PollFlags, poll};
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
     use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
     use rustix::process::{
         Pid, PidfdFlags, Resource, Rlimit, Signal, getpgrp, getpid, getrlimit,
@@ -194,7 +194,7 @@ mod linux {
     use std::process::{Child, Command, Stdio};
     use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
     use std::sync::{Arc, Mutex, PoisonError};
-    use std::time::Duration;
+    use std::time::{Duration, Instant};
 
     pub(crate) use crate::sandbox::gap;
 
@@ -299,7 +299,13 @@ mod linux {
     fn begin_and_count(taken: &Receiver<Order>) {
         const LOOK: Duration = Duration::from_millis(50);
         let mut counted: Vec<ThreadCount> = Vec::new();
+        let mut looked = Instant::now();
         loop {
+            // orders that come fast do not keep it from looking
+            if looked.elapsed() >= LOOK {
+                counted.retain(ThreadCount::look);
+                looked = Instant::now();
+            }
             let order = if counted.is_empty() {
                 taken.recv().map_err(|_| RecvTimeoutError::Disconnected)
             } else {
@@ -315,7 +321,7 @@ mod linux {
                     });
                     let _ = answer.send(begun);
                 }
-                Err(RecvTimeoutError::Timeout) => counted.retain(ThreadCount::look),
+                Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
             }
         }
@@ -342,9 +348,16 @@ mod linux {
             })
         }
 
-        /// Is it there, and has as many threads as it may? Otherwise it is ended.
+        /// Returns whether it is there with no more threads than it may have; it is ended if it has
+        /// more.
         fn look(&self) -> bool {
             use std::os::unix::fs::MetadataExt;
+            // the number of a process that has ended may be another's by now
+            let mut gone = [PollFd::new(&self.process, PollFlags::IN)];
+            let now = Timespec::default();
+            if poll(&mut gone, Some(&now)).is_ok_and(|ended| ended > 0) {
+                return false;
+            }
             let Ok(about) = self.threads.metadata() else {
                 return false;
             };

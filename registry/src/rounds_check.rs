@@ -41,15 +41,14 @@ impl Checker<'_> {
     pub fn idle_quorum(&mut self, faults: &Faults, clients: Option<usize>) {
         let least = faults.min_answers;
         let path = [key("faults"), key("min-answers")];
-        if let Some(n) = clients.filter(|n| least > *n) {
-            let text = format!("is {least}, and there are {n} clients: it counts as {n}");
-            self.tell(&path, text);
-        }
         let fails = |(_, policy): &(&str, &Fault)| **policy == Fault::Fail;
         if least > 1 && faults.policies().iter().all(fails) {
             let text = "has no effect: the first answer that cannot be used ends the run; set a \
                         policy such as `on-error: drop`, or leave it out";
             self.tell(&path, text.into());
+        } else if let Some(n) = clients.filter(|n| least > *n) {
+            let text = format!("is {least}, above the number of clients, {n}: it counts as {n}");
+            self.tell(&path, text);
         }
     }
 

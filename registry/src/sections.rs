@@ -305,7 +305,8 @@ fl_core::settings! {
         memory_gib: Option<f64> = None, in 0.0625..=1e6;
         /// The processor time that a process may use, in seconds; no limit if left out.
         cpu_seconds: Option<u64> = None, in 1..=1_000_000_000;
-        /// The threads that a process may have at a time. fl looks 20 times a second.
+        /// The threads that a process may have at a time. A process with more is ended; fl counts
+        /// 20 times a second.
         threads: u32 = 1024, in 2..=65_536;
         /// Files and folders that a process may read, relative to the spec.
         reads: Vec<String> = Vec::new();

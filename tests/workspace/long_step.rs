@@ -3,10 +3,10 @@
 use fl_core::message::{Nothing, Params};
 use fl_core::prelude::*;
 use fl_core::settings::read_yaml;
-use fl_core::{Examples, Inputs, Labels, Parts, RunOptions};
+use fl_core::{Examples, Inputs, Labels, Parts, RunEvent, RunOptions};
 use fl_sim::{
-    EventLog, Execution, Listener, Manifest, Outcome, ResumePoint, RunEvent, RunFolder, RunRecord,
-    Session, Setup, StoppedRun, Verdict, run,
+    EventLog, Execution, Listener, Manifest, Outcome, ResumePoint, RunFolder, RunRecord, Session,
+    Setup, StoppedRun, Verdict, run,
 };
 use ndarray::{ArrayD, IxDyn};
 use std::path::Path;

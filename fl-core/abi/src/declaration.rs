@@ -106,8 +106,16 @@ mod tests {
             ..Exchange::<Ids, Params>::new("an exchange").spec()
         };
         let text = serde_json::to_string(&spec).unwrap();
-        // the types of messages are found by their kinds
+        // the types of messages are found by their kinds; those of one kind have other functions
         let crossed = typed(&serde_json::from_str(&text).unwrap()).unwrap();
+        let kinds = |of: &ExchangeSpec| (of.request.kind, of.answer.kind);
+        assert_eq!(kinds(&crossed), kinds(&spec));
+        let (request, answer) = (spec.request, spec.answer);
+        let crossed = ExchangeSpec {
+            request,
+            answer,
+            ..crossed
+        };
         assert_eq!(format!("{crossed:?}"), format!("{spec:?}"));
     }
 

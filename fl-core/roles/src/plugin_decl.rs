@@ -87,7 +87,11 @@ impl TryFrom<String> for Role {
         let short = |role: &Self| role.name().split(' ').next() == Some(&*name);
         let mut found = Self::ALL.into_iter();
         let found = found.find(|role| role.name() == name || short(role));
-        found.ok_or_else(|| format!("no role is called `{name}`"))
+        found.ok_or_else(|| {
+            let known: Vec<_> = Self::ALL.iter().map(|role| role.name()).collect();
+            let name = crate::kept_text::plain(&name);
+            format!("no role is called `{name}`; known: {}", known.join(", "))
+        })
     }
 }
 

@@ -13,7 +13,7 @@ const NOISE: [&str; 2] = ["noise-multiplier", "scale"];
 /// By how much, relative to it, the noise found may be above the least.
 const CLOSE: f64 = 0.01;
 /// How often the noise is doubled at most.
-const DOUBLINGS: usize = 40;
+const DOUBLINGS: usize = 20;
 
 /// Returns the setting of the spec's only mechanism that has such a setting, and the value of it
 /// that keeps `budget` to the last round.
@@ -33,14 +33,17 @@ pub fn enough_noise(
     let ((at, part), None) = (noisy.next()?, noisy.next()) else {
         return None;
     };
-    let (name, given) = noise(at)?;
+    // one of some clients alone is a place in a list
+    let of_all = part.clients.is_none() && spec.stages.len() == 1;
+    let (name, given) = noise(at).filter(|(_, noise)| of_all && *noise > 0.0)?;
     let keeps = |noise: f64| with_noise(spec, data, (at, name, noise), budget);
     let mut most = given;
-    for _ in 0..DOUBLINGS {
-        if keeps(most)? {
-            break;
+    let mut doubled = 0;
+    while !keeps(most)? {
+        if doubled == DOUBLINGS {
+            return None;
         }
-        most *= 2.0;
+        (most, doubled) = (2.0 * most, doubled + 1);
     }
     let mut least = most / 2.0;
     while most > least * (1.0 + CLOSE) {
@@ -53,7 +56,13 @@ pub fn enough_noise(
         *bound = middle;
     }
     // three digits, rounded up
-    let digit = 10_f64.powi(2 - most.log10().floor() as i32);
+    let mut digit = 1.0;
+    while most * digit < 100.0 {
+        digit *= 10.0;
+    }
+    while most * digit >= 1000.0 {
+        digit /= 10.0;
+    }
     let rounded = (most * digit).ceil() / digit;
     let kept = keeps(rounded)?;
     kept.then(|| (format!("parts.{}.{name}", part.slot), rounded))

@@ -64,7 +64,7 @@ pub fn plan(args: &PlanArgs, catalogue: &Catalogue) -> Done {
             })
             .collect();
         return print(
-            json!({ "without-price": seen, "reached": reached, "ledger": forecast.as_ref().map(ledger_json), "name": spec.name, "protocol": spec.protocol_name, "questions": questions, "bytes": { "up": up, "down": down } }),
+            json!({ "without-price": seen, "reached": reached, "ledger": forecast.as_ref().map(ledger_json), "name": spec.name, "method": spec.method, "protocol": spec.protocol_name, "questions": questions, "bytes": { "up": up, "down": down } }),
         );
     }
     let line = |text: String| fill(&text, width()) + "\n";

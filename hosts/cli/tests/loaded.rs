@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The crates of parts.
-const CRATES: [&str; 21] = [
+const CRATES: [&str; 22] = [
     "accounting",
     "attacks",
     "averaging",
@@ -38,6 +38,7 @@ const CRATES: [&str; 21] = [
     "fedkd",
     "fedkt",
     "generators",
+    "one-shot",
     "param-rounds",
     "robust",
     "sample-selectors",

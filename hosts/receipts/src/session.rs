@@ -61,6 +61,8 @@ fn kept_hash(program: &Path, folder: Option<PathBuf>, state: Option<String>) -> 
     let kept = kept.and_then(|text| String::from_utf8(text).ok());
     if let Some((hash, of)) = kept.as_deref().and_then(|text| text.split_once(' '))
         && of == state
+        && hash.len() == 64
+        && hash.bytes().all(|digit| digit.is_ascii_hexdigit())
     {
         return Some(hash.into());
     }
@@ -72,8 +74,8 @@ fn kept_hash(program: &Path, folder: Option<PathBuf>, state: Option<String>) -> 
     Some(hash)
 }
 
-/// Returns what changes whenever a file does: who has it, its size, and when it was last changed,
-/// which no program can set. `None` if it is so new that it may change within the same tick of the
+/// Returns what changes whenever a file does: which file it is, its size, and the time of its last
+/// change, which no program can set. `None` if it is so new that it may change within the same tick of the
 /// clock.
 #[cfg(unix)]
 fn state(file: &Path) -> Option<String> {

@@ -425,11 +425,15 @@ fn unlearnt(metrics: &[Metric], kind: TaskKind, columns: bool) -> Option<String>
     let TaskKind::Classes(classes) = kind else {
         return None;
     };
-    let guess = (classes as f64).ln();
-    let last = metrics.iter().rfind(|m| m.name == TRAINING_LOSS)?;
-    (last.value > LARGE * guess.max(1.0)).then(|| {
+    let guess = libm::log(classes as f64);
+    let mut losses = metrics.iter().filter(|m| m.name == TRAINING_LOSS);
+    let first = losses.next()?;
+    let last = losses.next_back().unwrap_or(first);
+    // a loss that falls is on another scale
+    let large = last.value > LARGE * guess.max(1.0) && first.value <= 2.0 * last.value;
+    large.then(|| {
         format!(
-            "nothing was learnt by the measure of training: the training loss is {:.2e} in {}, and {guess:.2} is that of a guess among {classes} classes; {}",
+            "training learnt nothing: the training loss is {:.2e} in {}, and a guess among {classes} classes has {guess:.2}; {}",
             last.value, last.step, remedy(columns)
         )
     })
@@ -629,12 +633,17 @@ mod tests {
             let text = serde_json::json!({
                 "step": "round 2", "round": 2, "name": TRAINING_LOSS, "value": value, "std": null,
             });
-            vec![serde_json::from_value::<Metric>(text).unwrap()]
+            serde_json::from_value::<Metric>(text).unwrap()
         };
-        let told = |value, classes| unlearnt(&metric(value), TaskKind::Classes(classes), true);
-        let due = "the training loss is 6.00e8 in round 2, and 0.69 is that of a guess among 2";
+        let told = |value, classes| unlearnt(&[metric(value)], TaskKind::Classes(classes), true);
+        let due = "the training loss is 6.00e8 in round 2, and a guess among 2 classes has 0.69";
         assert!(told(6e8, 2).unwrap().contains(due));
         assert!(told(9.9, 2).is_none() && told(22.0, 10).is_none());
-        assert_eq!(unlearnt(&metric(6e8), TaskKind::MultiLabel(2), true), None);
+        assert_eq!(
+            unlearnt(&[metric(6e8)], TaskKind::MultiLabel(2), true),
+            None
+        );
+        let falls = [metric(90.0), metric(40.0)];
+        assert_eq!(unlearnt(&falls, TaskKind::Classes(2), true), None);
     }
 }

@@ -51,7 +51,7 @@ fn with_spread(value: &Value, std: &Value) -> String {
     if of == 0.0 {
         return format!("{} ± 0", shown(value));
     }
-    let digits = (1.0 - of.log10().floor()).max(0.0) as usize;
+    let digits = (1.0 - libm::log10(of).floor()).max(0.0) as usize;
     format!("{:.digits$} ± {of:.digits$}", value.as_f64().unwrap())
 }
 

@@ -241,7 +241,7 @@ fn what_cannot_be_voted_on_is_said() {
     let skip = "protocol.short-party=skip";
     let said = |out: &str, set: &[&str]| fails(dir.path(), &with("short.yaml", out, set));
     let (code, text) = said("none", &[skip, "data.public=null"]);
-    assert!(code == 1 && text.contains("needs public data"), "{text}");
+    assert!(code == 2 && text.contains("set `data.public`"), "{text}");
     let (_, text) = said(
         "gamma",
         &[
