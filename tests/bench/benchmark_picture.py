@@ -12,11 +12,15 @@ import html
 import math
 import sys
 
-PANELS = [("mnist-dirichlet-0.5", "Dirichlet 0.5"), ("mnist-dirichlet-0.1", "Dirichlet 0.1"),
-          ("mnist-one-class", "one class a client")]
-WIDTH, HEIGHT, LEFT, TOP, GAP, BELOW = 400, 360, 46, 30, 60, 84
-LEGEND = [(TOP + HEIGHT + 56, "common", "common model, %"), (TOP + HEIGHT + 74, "clients",
-          "mean of the clients' models, % (methods without a common one)")]
+PANELS = [("mnist-dirichlet-0.5", "MNIST, Dirichlet 0.5"),
+          ("mnist-dirichlet-0.1", "MNIST, Dirichlet 0.1"),
+          ("mnist-one-class", "MNIST, one class a client"),
+          ("fashion-dirichlet-0.5", "Fashion-MNIST, Dirichlet 0.5"),
+          ("fashion-dirichlet-0.1", "Fashion-MNIST, Dirichlet 0.1")]
+WIDTH, HEIGHT, LEFT, TOP, GAP, BELOW = 400, 360, 46, 30, 60, 60
+ACROSS = 3  # panels in a line
+LEGEND = [("common", "common model, %"),
+          ("clients", "mean of the clients' models, % (methods without a common one)")]
 LEAST, MOST = -1.2, 3.8  # ends of the bytes' axis, powers of ten of a MB
 LETTER = 5.9  # mean width of a label's letter
 STYLE = """text{font:12px sans-serif;fill:#1c1e21}.tick{fill:#5b6168}.grid{stroke:#dcdfe3}
@@ -64,7 +68,8 @@ def place(x, y, words, taken, left):
                 for dx, dy, anchor in sides for way in (1, -1)], key=covers)
 
 
-def panel(title, rows, left):
+def panel(title, rows):
+    left = LEFT
     accuracy = lambda row: row.get("accuracy", row.get("clients.accuracy"))
     lowest = int(max(0, (min(map(accuracy, rows.values())) - 4) // 10 * 10))
     right, middle, bottom = left + WIDTH, left + WIDTH / 2, TOP + HEIGHT
@@ -100,11 +105,16 @@ def panel(title, rows, left):
 
 if __name__ == "__main__":
     tables = read(sys.stdin)
-    width, height = LEFT + len(PANELS) * (WIDTH + GAP) - GAP + 16, TOP + HEIGHT + BELOW
+    lines = -(-len(PANELS) // ACROSS)
+    width, height = LEFT + ACROSS * (WIDTH + GAP) - GAP + 16, lines * (TOP + HEIGHT + BELOW)
     print(f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}"'
           f' viewBox="0 0 {width} {height}" style="background:#fff"><style>{STYLE}</style>')
+    place_of = lambda n: (n % ACROSS * (WIDTH + GAP), n // ACROSS * (TOP + HEIGHT + BELOW))
     for number, (table, title) in enumerate(PANELS):
-        print(*panel(f"MNIST, {title}", tables[table], LEFT + number * (WIDTH + GAP)), sep="\n")
-    for y, kind, words in LEGEND:
-        print(point(kind, LEFT + 6, y - 4, words) + text(LEFT + 16, y, words))
+        print('<g transform="translate({} {})">'.format(*place_of(number)))
+        print(*panel(title, tables[table]), "</g>", sep="\n")
+    x, y = place_of(len(PANELS))
+    for line_of, (kind, words) in enumerate(LEGEND):
+        below = y + TOP + 18 * line_of
+        print(point(kind, x + LEFT + 6, below - 4, words) + text(x + LEFT + 16, below, words))
     print("</svg>")

@@ -28,8 +28,8 @@ settings! {
         /// Draw a new private sample in every round; the costs add up. Only if `parts.sampling`
         /// is filled.
         resample: bool = false;
-        /// Evaluate the clients' own models in every round, and keep them at the end. Without it no
-        /// scores of these models leave the clients, and no score is measured.
+        /// Evaluate the clients' own models in every round, and keep them at the end. Without it
+        /// they are neither measured nor kept: only class means leave the clients.
         evaluate_clients: bool = true;
     }
 }
