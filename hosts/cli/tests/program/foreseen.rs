@@ -704,6 +704,17 @@ fn what_a_run_does_not_use_is_named() {
     let dir = tempfile::tempdir().unwrap();
     let (code, said) = tells(dir.path(), "run", "fedavg", &[public, "protocol.rounds=1"]);
     assert!(code == Some(0) && said.contains(idle[0].2), "{said}");
+    // the spec of a run has every default, also one without effect, and is fine
+    let (spec, mean) = (quick("dp-fedavg"), "parts.aggregator={use: mean}");
+    let set = ["--set", mean, "--set", "protocol.rounds=1"];
+    let run = [&["run", &spec, "--out", "resolved"], &set[..]].concat();
+    assert!(fl(dir.path(), &run).status.success());
+    let resolved = fl(dir.path(), &["check", "resolved/spec.yaml"]);
+    let said = flat(&String::from_utf8_lossy(&resolved.stderr));
+    assert!(
+        resolved.status.success() && said.contains("`samples` has no effect"),
+        "{said}"
+    );
 
     let refused: [(&str, &[&str], &str); 3] = [
         (
