@@ -330,7 +330,7 @@ fn lacking(
     ))
 }
 
-/// As [`lacking`], of a last layer that takes so many features.
+/// As [`lacking`], of a last layer that takes `features` numbers.
 fn no_head(features: usize, model: &dyn Trainer, task: &Task, protocol: &str) -> Option<String> {
     if !matches!(task.kind, TaskKind::Classes(_)) {
         return Some(format!(

@@ -294,8 +294,8 @@ mod linux {
         Ok(begun.recv()??)
     }
 
-    /// Begins what is ordered, and ends a process that has more threads than it may. The system has
-    /// a limit for all processes of a user together, and none for one that every system has.
+    /// Begins the processes that are ordered, and ends a process that has more threads than it may.
+    /// Linux limits the threads of a user, not those of one process.
     fn begin_and_count(taken: &Receiver<Order>) {
         const LOOK: Duration = Duration::from_millis(50);
         let mut counted: Vec<ThreadCount> = Vec::new();

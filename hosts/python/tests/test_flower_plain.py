@@ -9,7 +9,7 @@ flwr = pytest.importorskip("flwr", reason="Flower is not installed: pip install 
 
 
 def trains(x, y, arrays, steps=20):
-    """Some training of a linear model, as an app of somebody else does it."""
+    """An app that trains a linear model and knows nothing of fl."""
     weight, bias = arrays["weight"].copy(), arrays["bias"].copy()
     for _ in range(steps):
         scores = x @ weight + bias

@@ -207,7 +207,7 @@ impl Node {
         Ok((AnswerKind::Here { examples }, none()))
     }
 
-    /// Does what is asked of a client of its own, if the budget still holds, and charges what that
+    /// Lets a client of the node answer, if the budget still holds. Charges what the answer
     /// released, also if it failed.
     fn paid(
         &mut self,
@@ -374,8 +374,8 @@ impl Node {
         Ok(unpriced)
     }
 
-    /// Reads what other processes have added to the ledger, which must have these answers, and
-    /// checks that no answer, of any run, had no price if the node has a budget.
+    /// Reads what other processes have added to the ledger. Refuses a ledger that lacks answers in
+    /// `paid`. Charges `unpriced`, and refuses answers without a price if the node has a budget.
     fn keeps_budget(&mut self, paid: &[AnswerKey], unpriced: Option<String>) -> Result<()> {
         withheld(&mut self.served.own, self.ledger.catch_up())?;
         ensure!(

@@ -19,7 +19,10 @@ impl Budget {
         self.left
     }
 
-    /// What was read of the file at `path` takes so many bytes more.
+    /// Counts `bytes` more of memory, for what was read of the file at `path`.
+    ///
+    /// # Errors
+    /// If that is more than is left.
     pub fn take(&mut self, bytes: u64, path: &Path) -> Result<()> {
         self.left = self
             .left
@@ -28,12 +31,12 @@ impl Budget {
         Ok(())
     }
 
-    /// So many bytes are free again.
+    /// Gives `bytes` of memory back.
     pub fn give(&mut self, bytes: u64) {
         self.left += bytes;
     }
 
-    /// The file is too much.
+    /// Returns the error of a file that needs more memory than is left.
     pub fn exceeded(&self, path: &Path) -> Error {
         anyhow!(
             "{}: with it, reading takes more than {} bytes of memory, all files together; raise \

@@ -25,7 +25,7 @@ pub struct Process {
     pub memory: File,
     /// The memory that the process may have, in bytes.
     pub memory_bytes: u64,
-    /// Why whoever began it has ended it, if it did.
+    /// Why the program ended the process, if it did.
     pub ended: Arc<OnceLock<String>>,
 }
 

@@ -37,7 +37,7 @@ pub(super) struct LibraryProcess {
     asked: u64,
     /// The process that asks, see [`process_mark`].
     program: u32,
-    /// Why whoever began it has ended it.
+    /// Why the program ended the process, if it did.
     ended: Arc<OnceLock<String>>,
 }
 

@@ -344,7 +344,7 @@ class Pass:
         )
 
     def trial(self, most: int) -> Pass:
-        """A pass of at most so many steps, over the samples once, without what a method adds."""
+        """A pass of at most `most` steps, over the samples once, without what a method adds."""
         steps, epochs = None if self.steps is None else min(self.steps, most), None if self.epochs is None else 1
         return dataclasses.replace(self, steps=steps, epochs=epochs, fresh=False, proximal=None, gradient_offset=None, feature_loss=None)
 
