@@ -311,6 +311,10 @@ fn lacking(
             "its gradients take no proximal term, no offset and no clipping".to_string(),
             "use a neural or linear trainer, settings without `mu`, `clip` and their like, or say `takes_gradient_terms` if its training follows them",
         ),
+        Ability::NoBuffers if has_buffers(model) => (
+            "it is no model without batch normalisation".to_string(),
+            "use `layer-norm` or `group-norm`, or none",
+        ),
         Ability::Loss(loss) if !model.learns(*loss) => (
             format!("it cannot minimise the loss {loss}"),
             "use a neural or linear trainer, or another loss if the protocol has one",
@@ -353,6 +357,11 @@ fn no_head(features: usize, model: &dyn Trainer, task: &Task, protocol: &str) ->
 fn equal_steps(model: &mut dyn Trainer) -> bool {
     let model = model.parametric();
     model.is_none_or(|model| model.step_size().is_some())
+}
+
+fn has_buffers(model: &mut dyn Trainer) -> bool {
+    let model = model.parametric();
+    model.is_some_and(|model| !model.buffers().is_empty())
 }
 
 /// Why it gives no gradient of a single example, or takes no step along one. One sample decides; a

@@ -122,7 +122,8 @@ impl<R: OneShotRule> Protocol for OneShot<R> {
         let (sampling, shown) = (of.sampling.as_ref(), of.evaluate_clients || of.keep_clients);
         let teacher = TEACHER.spec().lasting_if(shown).published_if(shown);
         let teacher = teacher.trained_by("local", &of.local, (false, 1));
-        let teacher = teacher.needs(Ability::InputGradient);
+        // the penalty on statistics of batches, a term of the generator's loss, is not there
+        let teacher = teacher.needs(Ability::InputGradient).needs(Ability::NoBuffers);
         let student = of.student.needs(STUDENT.spec().at_server());
         let student = student.needs(Ability::Loss(self.loss()));
         let models = MODELS.answered_by(|client, _| self.train(client));
@@ -214,10 +215,6 @@ impl<R: OneShotRule> OneShot<R> {
     /// Trains a client's model, and returns it.
     fn train(&self, client: &mut Client) -> Result<Models> {
         let of = &self.0.shared;
-        let buffers = client.model(&TEACHER)?.parametric();
-        let buffers = buffers.map_or(0, |model| model.buffers().len());
-        let text = "parts.teacher: it has batch normalisation, and the penalty on its statistics, a term of the generator's loss, is not there: use `layer-norm` or `group-norm`, or none";
-        ensure!(buffers == 0, Problem::Lacks(text.into()));
         if client.has(&dp_sgd::SLOT) {
             dp_sgd::train(client, &TEACHER, of.sampling.as_ref(), (&of.local, 1.0))?;
         } else {

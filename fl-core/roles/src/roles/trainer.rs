@@ -110,6 +110,8 @@ pub enum Ability {
     ScaledRate,
     /// [`Trainer::takes_gradient_terms`]
     GradientTerms,
+    /// No [`Parametric::buffers`], as batch normalisation has
+    NoBuffers,
 }
 
 /// The options of one training pass.

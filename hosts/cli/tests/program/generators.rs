@@ -304,9 +304,9 @@ fn models_that_normalise_batches_are_refused_before_they_train() {
     let net = "parts.teacher={use: dfdx, net: [{linear: 8}, batch-norm, relu, outputs]}";
     for name in ["dense", "co-boosting"] {
         let spec = quick(name);
-        let (code, error) = fails(dir.path(), &["run", &spec, "--out", name, "--set", net]);
-        let why = "it has batch normalisation, and the penalty on its statistics";
-        assert!(code == 1 && error.contains(why), "{error}");
+        let (code, error) = fails(dir.path(), &["check", &spec, "--set", net]);
+        let why = "parts.teacher: it is no model without batch normalisation";
+        assert!(code == 2 && error.contains(why), "{code} {error}");
         // the student may have it
         let net = net.replace("teacher", "student");
         let few = ["--set", "protocol.rounds=1", "--set", "protocol.steps=1"];

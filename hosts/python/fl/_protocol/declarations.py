@@ -51,7 +51,7 @@ Part = Any
 Role = Literal["trainer", "generator", "aggregator", "selector", "privacy", "attack"]
 Ability = Literal[
     "parameters", "example-gradients", "features", "input-gradient", "equal-steps", "auxiliary-loss",
-    "feature-loss", "scaled-rate", "gradient-terms", "task-loss", "soft-targets",
+    "feature-loss", "scaled-rate", "gradient-terms", "task-loss", "soft-targets", "no-buffers",
 ]  # fmt: skip
 LossName = Literal["cross-entropy", "mae", "mse", "huber", "norm", "kl"]
 TargetKind = Literal["classes", "multi-label", "pixels", "soft", "scores"]
