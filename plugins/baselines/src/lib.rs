@@ -124,19 +124,15 @@ impl<H: Holder> Protocol for Alone<H> {
     }
 
     fn conflicts(&self, _: &dyn Fn(&str) -> bool) -> Vec<Conflict> {
-        let initial = self.initial().and_then(|initial| initial.conflict());
         let settings = &self.0.shared;
+        let initial = self.initial();
+        let initial = InitialModel::conflict(initial.as_ref(), settings.initial_is_public);
         let two = Conflict::at(
             "from-server",
             "does not go with `initial`, which the server sends anyway: leave one of them out",
         );
         let two = two.when(settings.from_server && settings.initial.is_some());
-        let public = Conflict::at(
-            "initial-is-public",
-            "has no effect without `initial`: leave it out",
-        );
-        let public = public.when(settings.initial_is_public && settings.initial.is_none());
-        [initial, two, public].into_iter().flatten().collect()
+        [initial, two].into_iter().flatten().collect()
     }
 
     fn suits(&self, _: TaskKind, _: &dyn Fn(&str) -> bool) -> std::result::Result<(), String> {

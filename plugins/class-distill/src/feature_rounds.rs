@@ -132,13 +132,9 @@ impl FeatureRounds {
             "would count the gradients of what `freeze` keeps as it is: leave it out",
         )
         .when(!self.freeze.is_empty() && self.local.clip.is_some());
-        let initial = self.initial().and_then(|initial| initial.conflict());
-        let public = Conflict::at(
-            "initial-is-public",
-            "has no effect without `initial`: leave it out",
-        )
-        .when(self.initial_is_public && self.initial.is_none());
-        let all = [rate, clip, initial, public];
+        let initial = self.initial();
+        let initial = InitialModel::conflict(initial.as_ref(), self.initial_is_public);
+        let all = [rate, clip, initial];
         all.into_iter().flatten().collect()
     }
 }

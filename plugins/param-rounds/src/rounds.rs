@@ -6,7 +6,7 @@ use crate::personal;
 use crate::slots::{AGGREGATOR, ATTACK, COHORT, LABELS, MODEL, PRIVACY, TRAIN};
 use fl_core::prelude::*;
 use fl_core::settings::{Joined, Settings};
-use fl_core::{Examples, TaskKind};
+use fl_core::{Examples, InitialModel, TaskKind};
 use fl_plugin_dp_sgd as dp_sgd;
 use serde::{Serialize, de::DeserializeOwned};
 
@@ -279,12 +279,7 @@ impl<R: RoundRule> Protocol for Rounds<R> {
         let (family, rule) = (self.family(), &self.settings.own);
         let settings = family.settings;
         let initial = settings.initial();
-        let initial = initial.and_then(|initial| initial.conflict());
-        let public = Conflict::at(
-            "initial-is-public",
-            "has no effect without `initial`: leave it out",
-        )
-        .when(settings.initial_is_public && settings.initial.is_none());
+        let initial = InitialModel::conflict(initial.as_ref(), settings.initial_is_public);
         let looks = Conflict::at(
             "attacker-trainings",
             "has no effect without an attacker: fill `parts.attack`, or leave it out",
@@ -301,7 +296,6 @@ impl<R: RoundRule> Protocol for Rounds<R> {
         let more = more || rule.corrects() || family.mu > 0.0 || settings.attacker_trainings > 1;
         let shared = [
             initial,
-            public,
             looks.when(settings.attacker_trainings > 1 && !has(&ATTACK)),
             bare.when(settings.attacker_trainings > 1 && has(&ATTACK) && has(&PRIVACY)),
             beside.when(more && has(&dp_sgd::SLOT)),

@@ -57,18 +57,23 @@ impl InitialModel {
         loaded.with_context(|| format!("{} does not fit parts.{}", who(), self.slot))
     }
 
-    /// Returns why the file cannot be read, if so.
-    pub fn conflict(&self) -> Option<Conflict> {
-        let why = match std::fs::metadata(&self.file) {
+    /// Returns why the file cannot be read, if so; without one, why the setting that says that it
+    /// is `public` has no effect.
+    pub fn conflict(initial: Option<&Self>, public: bool) -> Option<Conflict> {
+        let Some(initial) = initial else {
+            let text = "has no effect without `initial`: leave it out";
+            return Conflict::at("initial-is-public", text).when(public);
+        };
+        let why = match std::fs::metadata(&initial.file) {
             Ok(found) if found.is_file() => return None,
             Ok(_) => "it is no file".into(),
             Err(error) => error.to_string(),
         };
         let text = format!(
             "names a model that another run kept, a path from the working directory, and {} cannot be read: {why}",
-            self.file
+            initial.file
         );
-        Some(Conflict::at(self.setting, text))
+        Some(Conflict::at(initial.setting, text))
     }
 }
 
