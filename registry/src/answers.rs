@@ -2,7 +2,7 @@
 
 use crate::catalogue::{any_make, sample};
 use crate::check::{CheckedProtocol, Checker, Fill};
-use crate::sections::DataSection;
+use crate::sections::{Clients, DataSection};
 use crate::slots::in_order;
 use fl_core::settings::Value;
 use fl_core::{
@@ -60,6 +60,17 @@ fn notes_of_selector(
         LogEvent::Number(..) => None,
     };
     round.take_log().into_iter().filter_map(note).collect()
+}
+
+/// The number of clients of `clients` that attack.
+fn attackers(filled: &[Fill], clients: usize) -> usize {
+    let attacks = filled.iter().filter(|fill| fill.part.decl.role == Role::Attack);
+    let attacks: Vec<_> = attacks.map(|fill| fill.clients.as_ref()).collect();
+    let attacks = |id: &u32| {
+        let here = |of: &&Clients| of.0.iter().any(|range| range.contains(id));
+        attacks.iter().any(|of| of.as_ref().is_none_or(here))
+    };
+    (0..clients as u32).filter(attacks).count()
 }
 
 impl Checker<'_> {
@@ -121,6 +132,7 @@ impl Checker<'_> {
         for conflict in conflicts.flat_map(|of| of.data_conflicts(&facts)) {
             self.conflict(&protocol.path, conflict);
         }
+        let attackers = attackers(filled, clients);
         let mut seen = Vec::new();
         for exchange in asked.iter().filter(|_| clients > 1) {
             let Some(slot) = exchange.aggregator.map(|used| used.slot) else {
@@ -158,6 +170,13 @@ impl Checker<'_> {
                 let at_worst = || Some(format!("at worst, {}", robust.shortfall(worst)?));
                 if let Some(few) = robust.shortfall(most).or_else(at_worst) {
                     self.remark(&fill.path, few, fill.part.decl);
+                } else if let Some(bad) = robust.withstands(most)
+                    && bad < attackers.min(most)
+                {
+                    let text = format!(
+                        "of {most} answers it withstands {bad} bad ones, and {attackers} clients attack"
+                    );
+                    self.remark(&fill.path, text, fill.part.decl);
                 }
             }
         }

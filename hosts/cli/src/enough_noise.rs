@@ -22,6 +22,9 @@ pub fn enough_noise(
     data: &Assembled,
     budget: &Budget,
 ) -> Option<(String, f64)> {
+    if spec.stages.len() != 1 {
+        return None;
+    }
     let noise = |at: usize| {
         let settings = &spec.parts.iter().nth(at)?.settings.value;
         let mut names = NOISE.into_iter();
@@ -34,8 +37,10 @@ pub fn enough_noise(
         return None;
     };
     // one of some clients alone is a place in a list
-    let of_all = part.clients.is_none() && spec.stages.len() == 1;
-    let (name, given) = noise(at).filter(|(_, noise)| of_all && *noise > 0.0)?;
+    if part.clients.is_some() {
+        return None;
+    }
+    let (name, given) = noise(at).filter(|(_, noise)| *noise > 0.0)?;
     let keeps = |noise: f64| with_noise(spec, data, (at, name, noise), budget);
     let mut most = given;
     let mut doubled = 0;

@@ -32,6 +32,9 @@ pub fn plan(args: &PlanArgs, catalogue: &Catalogue) -> Done {
         crate::say(format_args!("note: {note}"));
     }
     let plan = Plan::new(&spec, &data)?;
+    if let Some(note) = plan.large_delta() {
+        crate::say(format_args!("note: {note}"));
+    }
     let forecast = fl_engine::forecast(&spec, &data, &plan, catalogue)?;
     let Plan {
         everyone,

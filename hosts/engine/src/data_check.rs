@@ -13,6 +13,7 @@ use fl_core::{
 };
 use fl_data::{Assembled, DataSpec, FeatureMap, Split};
 use fl_data_kit::column_match::{is_input, told_apart};
+use fl_privacy::Plan;
 use fl_registry::{DataSection as _, Document, Mistakes, Spec, any_make};
 use fl_sim::Manifest;
 use serde::{Deserialize, Serialize};
@@ -106,7 +107,13 @@ fn check_with_data(
         || protocol.declare().loads.is_some()
         || protocol.exchanges().iter().any(steps);
     if spec.data.is_read() || (needed && spec.data.missing(dir).is_none()) {
-        return check_data(spec, &prepare::data_with_notes(spec, dir, warn)?);
+        let data = prepare::data_with_notes(spec, dir, warn)?;
+        let mut found = check_data(spec, &data)?;
+        if spec.parts.has("accountant") {
+            let plan = Plan::new(spec, &data)?;
+            found.of_sizes.extend(plan.large_delta());
+        }
+        return Ok(found);
     }
     spec.data.idle_clients().iter().for_each(|note| warn(note));
     Ok(DataNotes::default())

@@ -3,7 +3,7 @@
 use crate::planned_exchange::{PlannedCohort, PlannedExchange};
 use crate::planned_releases::{PlannedReleases, planned};
 use fl_core::message::ExchangeShape;
-use fl_core::privacy::{Guarantee, Observer, Unit, UnpricedDisclosures};
+use fl_core::privacy::{Guarantee, Observer, Unit, UnpricedDisclosures, short};
 use fl_core::{
     Accountant, BoxedSelector, BuildContext, COUNTS, Candidate, ClientId, Parts, Role, Roster,
     SamplingScheme, Trainer, parameters_in,
@@ -16,6 +16,8 @@ use std::ops::RangeInclusive;
 pub struct Plan {
     /// The number of clients that take part.
     pub everyone: usize,
+    /// The number of their examples; 0 if only nodes know it.
+    pub examples: usize,
     /// The number of public samples.
     pub public: usize,
     /// All exchanges.
@@ -53,6 +55,7 @@ impl Plan {
             roster = vec![(0, roster.iter().map(|(_, n)| n).sum())];
         }
         let everyone = roster.len();
+        let examples = roster.iter().map(|(_, n)| n).sum();
         let pool: Vec<Candidate> = roster.iter().map(|(id, _)| Candidate::new(*id)).collect();
         let public = data.public.as_ref().map_or(0, |p| p.samples.len());
         let outputs = data.task.kind.outputs();
@@ -147,6 +150,7 @@ impl Plan {
         }
         Ok(Self {
             everyone,
+            examples,
             public,
             exchanges,
             exposed,
@@ -154,6 +158,24 @@ impl Plan {
             releases,
             claimed_by,
             pools: protocol.pools_data(),
+        })
+    }
+
+    /// Says that a guarantee's delta would let a run publish what it protects, if that is so: giving
+    /// away one of n examples at random has an epsilon of 0 and a delta of 1/n.
+    pub fn large_delta(&self) -> Option<String> {
+        let guarantees = self.reached.iter().filter_map(|(_, found)| found.as_ref());
+        let largest = guarantees.max_by(|a, b| a.delta.total_cmp(&b.delta))?;
+        let (delta, unit) = (largest.delta, largest.unit);
+        let (n, units) = match unit {
+            Unit::Example => (self.examples, "examples"),
+            Unit::Party => (self.everyone, "clients"),
+        };
+        (n > 0 && delta * n as f64 >= 1.0).then(|| {
+            format!(
+                "delta {} is not below one in {n} {units}, and a run that published one {unit} drawn at random would keep it: a delta far below {:.0e} says more",
+                short(delta), 1.0 / n as f64
+            )
         })
     }
 }

@@ -85,6 +85,12 @@ impl Robustness {
         (bad > 0 || self.share == 0.0) && n >= due.saturating_add(self.besides)
     }
 
+    /// Returns how many bad answers of `n` it withstands, if a share decides that.
+    pub fn withstands(&self, n: usize) -> Option<usize> {
+        let seen = n.div_ceil(self.bucket.max(1));
+        (self.share > 0.0).then(|| floor_share(self.share, seen))
+    }
+
     /// Returns what follows if `n` answers are too few, and how many it takes.
     pub fn shortfall(&self, n: usize) -> Option<String> {
         if n == 0 || self.holds(n) {

@@ -111,6 +111,39 @@ fn too_few_answers_for_a_robust_rule_are_told_before_the_run_and_once_in_it() {
 }
 
 #[test]
+fn more_attackers_than_a_rule_withstands_are_told_before_the_run() {
+    let with = |set: &[&str]| checked("attacked", set);
+    // two flip signs and one learns from wrong labels, of ten answers of which three may be bad
+    assert_eq!(with(&[]), (Some(0), String::new()));
+    let more = ["parts.attack.clients=0,1,4-5"];
+    let told = "parts.aggregator (aggregator `multi-krum`): of 10 answers it withstands 3 bad ones, and 5 clients attack";
+    let (code, said) = with(&more);
+    assert!(code == Some(0) && said.contains(told), "{said}");
+    // by a share of buckets, and not where a rule claims no share
+    let trimmed = ["parts.aggregator={use: trimmed-mean, trim: 0.2}"];
+    assert!(with(&trimmed).1.contains("withstands 2 bad ones, and 3 clients"));
+    let mean = ["parts.aggregator={use: mean}"];
+    assert_eq!(with(&mean), (Some(0), String::new()));
+}
+
+#[test]
+fn a_delta_that_lets_an_example_be_published_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let due = "delta 1e-3 is not below one in 2000 examples, and a run that published one example";
+    for command in ["check", "plan"] {
+        let said = |delta: &str| {
+            let set = format!("parts.accountant.delta={delta}");
+            let (code, said) = tells(dir.path(), command, "dp-sgd", &[&set]);
+            assert_eq!(code, Some(0), "{said}");
+            said
+        };
+        let told = said("1e-3");
+        assert!(told.contains(due), "{told}");
+        assert!(!said("4e-4").contains("is not below"));
+    }
+}
+
+#[test]
 fn settings_that_need_more_clients_or_samples_are_found_before_the_run() {
     let cases: [(&str, &[&str], &str); 8] = [
         (
