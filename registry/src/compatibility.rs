@@ -299,15 +299,15 @@ fn lacking(
             "it shows no linear last layer, so it takes no further loss on its scores".to_string(),
             "use `dfdx`, with `outputs` as its last layer",
         ),
-        Ability::FeatureLoss if !model.takes_feature_loss() => (
+        Ability::FeatureLoss if !model.abilities().feature_loss => (
             "it has no layers before the last one that a loss on features could train".to_string(),
             "use `dfdx` with a layer before `outputs`, or a network of PyTorch",
         ),
-        Ability::ScaledRate if !model.scales_rate() => (
+        Ability::ScaledRate if !model.abilities().scales_rate => (
             "no round can scale its learning rate".to_string(),
             "use a neural or linear trainer, or leave out `rate`",
         ),
-        Ability::GradientTerms if !model.takes_gradient_terms() => (
+        Ability::GradientTerms if !model.abilities().gradient_terms => (
             "its gradients take no proximal term, no offset and no clipping".to_string(),
             "use a neural or linear trainer, settings without `mu`, `clip` and their like, or say `takes_gradient_terms` if its training follows them",
         ),
@@ -315,11 +315,11 @@ fn lacking(
             "it is no model without batch normalisation".to_string(),
             "use `layer-norm` or `group-norm`, or none",
         ),
-        Ability::Loss(loss) if !model.learns(*loss) => (
+        Ability::Loss(loss) if !model.abilities().learns(*loss) => (
             format!("it cannot minimise the loss {loss}"),
             "use a neural or linear trainer, or another loss if the protocol has one",
         ),
-        Ability::TaskLoss if !model.learns(task.kind.loss()) => (
+        Ability::TaskLoss if !model.abilities().learns(task.kind.loss()) => (
             format!("it cannot minimise the loss of the labels, {}", task.kind.loss()),
             "use another trainer, or name this loss in what it `learns` if its training minimises it",
         ),

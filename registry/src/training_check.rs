@@ -62,12 +62,13 @@ impl<'f> TrainingCheck<'f> {
     ) -> Option<String> {
         self.noise(slot, fill, model);
         let planned = slot.training.as_ref()?;
+        let abilities = model.abilities();
         let least = if self.by_examples(slot) {
             1
         } else {
-            model.least_batch()
+            abilities.least_batch
         };
-        let schedule = model.schedule_length();
+        let schedule = abilities.schedule_length;
         if planned.batch < least {
             return Some(format!(
                 "its batch normalisation needs {least} examples in a mini-batch, and `protocol.{}.batch` is {}, so no client would take a step: set it to {least} or more, or use `layer-norm`",

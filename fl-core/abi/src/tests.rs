@@ -492,14 +492,13 @@ impl Trainer for TestTrainer {
     fn predict(&mut self, x: &Samples) -> Result<Array2<f32>> {
         Ok(x.values())
     }
-    fn takes_feature_loss(&self) -> bool {
-        self.takes
-    }
-    fn least_batch(&self) -> usize {
-        2 + usize::from(self.takes)
-    }
-    fn schedule_length(&self) -> Option<usize> {
-        self.takes.then_some(9)
+    fn abilities(&self) -> Abilities {
+        Abilities {
+            feature_loss: self.takes,
+            least_batch: 2 + usize::from(self.takes),
+            schedule_length: self.takes.then_some(9),
+            ..Abilities::default()
+        }
     }
     fn parametric(&mut self) -> Option<&mut dyn Parametric> {
         Some(self)
@@ -529,9 +528,13 @@ impl Parametric for TestTrainer {
 fn what_a_trainer_says_of_itself_crosses_to_the_program() {
     for takes in [true, false] {
         let mut model: Box<dyn Trainer> = test_trainer(&format!("{{takes: {takes}}}")).unwrap();
-        assert_eq!(model.takes_feature_loss(), takes);
-        assert_eq!(model.least_batch(), 2 + usize::from(takes));
-        assert_eq!(model.schedule_length(), takes.then_some(9));
+        let due = Abilities {
+            feature_loss: takes,
+            least_batch: 2 + usize::from(takes),
+            schedule_length: takes.then_some(9),
+            ..Abilities::default()
+        };
+        assert_eq!(model.abilities(), due);
         assert_eq!(
             model.parametric().unwrap().buffers(),
             ["w".to_string()].into()

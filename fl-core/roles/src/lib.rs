@@ -94,14 +94,14 @@ pub mod prelude {
     pub use crate::privacy::ReleaseNoise;
     pub use crate::settings::{above, above_to};
     pub use crate::{
-        Ability, Accountant, Aggregator, AggregatorSlot, Answer, AttackSlot, BuildContext,
-        Candidate, Client, ClientId, ClientMessage, ClientStat, ClientStatQuery, Cohort, Conflict,
-        DataFacts, Declaration, Declared, Exchange, FitOptions, Fold, Generator, GeneratorSlot,
-        Inbox, Loss, Measurement, MechanismSlot, Pool, PrivacyEvent, PrivacyMechanism, Properties,
-        Protocol, RequiredInputs, Result, Robustness, Roster, Round, RoundTraining, Samples,
-        SamplingScheme, Selector, SelectorSlot, Server, SlotSpec, Stream, Target, Task, TaskKind,
-        Trainer, TrainerSlot, Training, Weigh, choices, floor_share, message, messages, plugin,
-        settings,
+        Abilities, Ability, Accountant, Aggregator, AggregatorSlot, Answer, AttackSlot,
+        BuildContext, Candidate, Client, ClientId, ClientMessage, ClientStat, ClientStatQuery,
+        Cohort, Conflict, DataFacts, Declaration, Declared, Exchange, FitOptions, Fold, Generator,
+        GeneratorSlot, Inbox, Loss, Measurement, MechanismSlot, Pool, PrivacyEvent,
+        PrivacyMechanism, Properties, Protocol, RequiredInputs, Result, Robustness, Roster, Round,
+        RoundTraining, Samples, SamplingScheme, Selector, SelectorSlot, Server, SlotSpec, Stream,
+        Target, Task, TaskKind, Trainer, TrainerSlot, Training, Weigh, choices, floor_share,
+        message, messages, plugin, settings,
     };
     pub use anyhow::{Context, bail, ensure};
 }

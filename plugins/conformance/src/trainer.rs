@@ -44,7 +44,7 @@ pub fn check(tasks: &[Task], make: &dyn Fn(&BuildContext) -> Result<Model>) -> R
             stream,
             place: format!("{kind}, inputs {:?}", task.input),
         };
-        if let Some(vocabulary) = bench.model(0)?.vocabulary() {
+        if let Some(vocabulary) = bench.model(0)?.abilities().vocabulary {
             bench.toy = bench.toy.in_words(vocabulary);
         }
         bench.all()
@@ -465,7 +465,7 @@ impl Bench<'_> {
                     .collect(),
             )
         };
-        if !self.model(1)?.takes_gradient_terms() {
+        if !self.model(1)?.abilities().gradient_terms {
             return Ok(());
         }
         let (anchor, up) = (map(|v| v + 0.5), map(|_| 0.1));

@@ -98,7 +98,7 @@ impl Bench<'_> {
             features(&mut model)
         };
         let mut model = self.model(0)?;
-        if !model.takes_feature_loss() {
+        if !model.abilities().feature_loss {
             let loss = Distance::default();
             let pass = FitOptions {
                 feature_loss: Some(&loss),

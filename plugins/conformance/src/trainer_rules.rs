@@ -46,7 +46,8 @@ impl Bench<'_> {
     fn rates(&self) -> Held {
         let step = |rate: f64| -> Held<Option<f64>> {
             let mut model = self.model(0)?;
-            let able = model.scales_rate().then(|| model.parametric()).flatten();
+            let scales = model.abilities().scales_rate;
+            let able = scales.then(|| model.parametric()).flatten();
             let Some(before) = able.map(|able| own(able)) else {
                 return Ok(None);
             };

@@ -11,9 +11,9 @@ use fl_core::augment::Augmenter;
 use fl_core::loss;
 use fl_core::message::Params;
 use fl_core::{
-    AuxiliaryTerm, BuildContext, Differentiable, FeatureTerm, FitOptions, FitReport, Head, Loss,
-    LossCurve, Parametric, PassStep, Problem, Result, Samples, Stream, Target, Task, TaskKind,
-    Trainer,
+    Abilities, AuxiliaryTerm, BuildContext, Differentiable, FeatureTerm, FitOptions, FitReport,
+    Head, LossCurve, Parametric, PassStep, Problem, Result, Samples, Stream, Target, Task,
+    TaskKind, Trainer,
 };
 use fl_nets::buffer::{self, Buffer};
 use fl_nets::net::{Entry, Mode, Net, Numbers, batch};
@@ -358,10 +358,6 @@ fn copy(entry: &Entry, tensor: &ArrayD<f32>, to: &mut [f32]) -> Result<()> {
 }
 
 impl Trainer for Dfdx {
-    fn learns(&self, loss: Loss) -> bool {
-        self.task.kind.has(loss)
-    }
-
     /// With batch normalisation, leaves out a last batch of one sample, whose statistics are
     /// useless, and every batch of one sample if it has one number per channel, which has no
     /// variance. Clipping comes first, then the proximal term and the
@@ -397,7 +393,7 @@ impl Trainer for Dfdx {
         };
         let _pass = buffer::BufferScope;
         let last = self.net.normalises() && pass.batch > 1 && x.len() > 1;
-        let least = self.least_batch().max(1 + usize::from(last));
+        let least = self.abilities().least_batch.max(1 + usize::from(last));
         let reported_from = pass.reported_from(x.len());
         let (mut steps, mut sum, mut count) = (0, 0.0, 0usize);
         let mut curve = LossCurve::default();
@@ -456,16 +452,16 @@ impl Trainer for Dfdx {
         self.last_layer().ok()
     }
 
-    fn takes_feature_loss(&self) -> bool {
-        self.net.trains_features()
-    }
-
-    fn takes_gradient_terms(&self) -> bool {
-        true
-    }
-
-    fn scales_rate(&self) -> bool {
-        true
+    fn abilities(&self) -> Abilities {
+        Abilities {
+            feature_loss: self.net.trains_features(),
+            scales_rate: true,
+            gradient_terms: true,
+            learns: self.task.kind.losses(),
+            vocabulary: None,
+            least_batch: 1 + usize::from(!self.net.trains_alone()),
+            schedule_length: self.optimiser.schedule.length(),
+        }
     }
 
     fn save(&self) -> Result<Vec<u8>> {
@@ -485,14 +481,6 @@ impl Trainer for Dfdx {
         self.set_tensors(tensors)?;
         self.optimiser.state = optimiser;
         Ok(())
-    }
-
-    fn least_batch(&self) -> usize {
-        1 + usize::from(!self.net.trains_alone())
-    }
-
-    fn schedule_length(&self) -> Option<usize> {
-        self.optimiser.schedule.length()
     }
 
     fn parametric(&mut self) -> Option<&mut dyn Parametric> {

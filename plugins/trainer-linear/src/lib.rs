@@ -121,10 +121,6 @@ impl LinearModel {
 }
 
 impl Trainer for LinearModel {
-    fn learns(&self, loss: Loss) -> bool {
-        self.task.kind.has(loss)
-    }
-
     fn fit(
         &mut self,
         x: &Samples,
@@ -168,12 +164,13 @@ impl Trainer for LinearModel {
         Ok(product(x.values().view(), self.weight.view()) + &self.bias)
     }
 
-    fn takes_gradient_terms(&self) -> bool {
-        true
-    }
-
-    fn scales_rate(&self) -> bool {
-        true
+    fn abilities(&self) -> Abilities {
+        Abilities {
+            scales_rate: true,
+            gradient_terms: true,
+            learns: self.task.kind.losses(),
+            ..Abilities::default()
+        }
     }
 
     fn save(&self) -> Result<Vec<u8>> {

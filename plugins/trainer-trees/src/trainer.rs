@@ -8,8 +8,8 @@ use crate::targets::Goal;
 use crate::{boosting, forest, numbers};
 use anyhow::ensure;
 use fl_core::{
-    BuildContext, FitOptions, FitReport, Length, Loss, Problem, Result, Samples, Stream, Target,
-    Task, TaskKind, Trainer,
+    Abilities, BuildContext, FitOptions, FitReport, Length, Loss, Problem, Result, Samples, Stream,
+    Target, Task, TaskKind, Trainer,
 };
 use ndarray::Array2;
 
@@ -157,10 +157,14 @@ enum Learnt {
 }
 
 impl<S: Method> Trainer for Trees<S> {
-    fn learns(&self, loss: Loss) -> bool {
-        match self.task.kind {
-            TaskKind::Numbers { .. } => loss == Loss::Mse,
-            _ => loss == Loss::CrossEntropy,
+    fn abilities(&self) -> Abilities {
+        let loss = match self.task.kind {
+            TaskKind::Numbers { .. } => Loss::Mse,
+            _ => Loss::CrossEntropy,
+        };
+        Abilities {
+            learns: vec![loss],
+            ..Abilities::default()
         }
     }
 

@@ -289,11 +289,13 @@ impl Trainer for Able {
     fn features(&mut self, x: &Samples) -> Result<Option<Array2<f32>>> {
         Ok(self.features.then(|| Array2::zeros((x.len(), 2))))
     }
-    fn learns(&self, loss: Loss) -> bool {
-        match loss {
+    fn abilities(&self) -> Abilities {
+        let mut abilities = Abilities::default();
+        abilities.learns.retain(|loss| match loss {
             Loss::CrossEntropy => self.classes,
             _ => self.scores,
-        }
+        });
+        abilities
     }
     fn parametric(&mut self) -> Option<&mut dyn Parametric> {
         self.width.is_some().then_some(self)

@@ -417,7 +417,7 @@ impl Drive<'_> {
         let (x, stream) = (pool(), Stream::root(3));
         let target = Target::Classes(&[0, 1, 2, 0]);
         let pass = FitOptions::new(Length::Steps(2), 2, Loss::CrossEntropy);
-        let _ = (part.learns(Loss::Mse), part.fit(&x, target, &pass, &stream));
+        let _ = (part.abilities(), part.fit(&x, target, &pass, &stream));
         if let Ok(scores) = part.predict(&x) {
             assert_eq!(scores.dim(), (4, 3), "scores");
         }

@@ -195,8 +195,11 @@ impl Trainer for Scores {
             falls: None,
         })
     }
-    fn learns(&self, loss: Loss) -> bool {
-        loss == Loss::CrossEntropy
+    fn abilities(&self) -> Abilities {
+        Abilities {
+            learns: vec![Loss::CrossEntropy],
+            ..Abilities::default()
+        }
     }
     fn predict(&mut self, x: &Samples) -> Result<Array2<f32>> {
         let shape = (x.len(), self.scores.len());

@@ -34,14 +34,8 @@ impl Trainer for Backwards {
     fn head(&self) -> Option<Head> {
         self.0.head()
     }
-    fn takes_feature_loss(&self) -> bool {
-        self.0.takes_feature_loss()
-    }
-    fn scales_rate(&self) -> bool {
-        true
-    }
-    fn takes_gradient_terms(&self) -> bool {
-        true
+    fn abilities(&self) -> Abilities {
+        self.0.abilities()
     }
     fn save(&self) -> Result<Vec<u8>> {
         self.0.save()
@@ -54,9 +48,6 @@ impl Trainer for Backwards {
     }
     fn load_state(&mut self, state: &[u8]) -> Result<()> {
         self.0.load_state(state)
-    }
-    fn learns(&self, loss: Loss) -> bool {
-        self.0.learns(loss)
     }
     fn parametric(&mut self) -> Option<&mut dyn Parametric> {
         self.0.parametric()

@@ -221,16 +221,13 @@ impl Trainer for Model {
         Ok(Some(x.values()))
     }
 
-    fn takes_feature_loss(&self) -> bool {
-        self.flaw == Flaw::ClaimsFeatureLoss
-    }
-
-    fn scales_rate(&self) -> bool {
-        true
-    }
-
-    fn takes_gradient_terms(&self) -> bool {
-        true
+    fn abilities(&self) -> Abilities {
+        Abilities {
+            feature_loss: self.flaw == Flaw::ClaimsFeatureLoss,
+            scales_rate: true,
+            gradient_terms: true,
+            ..Abilities::default()
+        }
     }
 
     fn head(&self) -> Option<Head> {

@@ -12,8 +12,9 @@ use crate::raw::*;
 use anyhow::{Context, ensure};
 use fl_roles::message::{Message, NamedTensors, Params, Tensor, TensorMap, View};
 use fl_roles::{
-    AuxiliaryLoss, AuxiliaryTerm, Differentiable, FeatureLoss, FeatureTerm, FitOptions, FitReport,
-    Head, Length, Loss, Parametric, PassStep, Problem, Result, Samples, Stream, Target, Trainer,
+    Abilities, AuxiliaryLoss, AuxiliaryTerm, Differentiable, FeatureLoss, FeatureTerm, FitOptions,
+    FitReport, Head, Length, Loss, Parametric, PassStep, Problem, Result, Samples, Stream, Target,
+    Trainer,
 };
 use ndarray::{Array1, Array2, ArrayView2};
 use serde::{Deserialize, Serialize};
@@ -22,57 +23,26 @@ use std::collections::BTreeSet;
 use std::fmt::{Debug, Formatter};
 
 /// The text of [`FL_DESCRIBE`]'s answer.
-#[derive(Serialize, Deserialize)]
+#[derive(Default, Serialize, Deserialize)]
 #[serde(default)]
 struct TrainerText {
     parametric: bool,
     differentiable: bool,
-    feature_loss: bool,
-    scales_rate: bool,
-    gradient_terms: bool,
-    /// `None`: not stated, so it is taken to learn all.
-    learns: Option<Vec<Loss>>,
-    vocabulary: Option<usize>,
+    #[serde(flatten)]
+    abilities: Abilities,
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     buffers: BTreeSet<String>,
-    least_batch: usize,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    schedule_length: Option<usize>,
-}
-
-impl Default for TrainerText {
-    fn default() -> Self {
-        Self {
-            parametric: false,
-            differentiable: false,
-            feature_loss: false,
-            scales_rate: false,
-            gradient_terms: false,
-            learns: None,
-            vocabulary: None,
-            buffers: BTreeSet::new(),
-            least_batch: 1,
-            schedule_length: None,
-        }
-    }
 }
 
 impl TrainerText {
     fn of(trainer: &mut dyn Trainer) -> Self {
         let parametric = trainer.parametric();
         let buffers = parametric.as_ref().map(|model| model.buffers());
-        let learns = Loss::KINDS.into_iter();
         Self {
             parametric: parametric.is_some(),
             differentiable: trainer.differentiable().is_some(),
-            feature_loss: trainer.takes_feature_loss(),
-            scales_rate: trainer.scales_rate(),
-            gradient_terms: trainer.takes_gradient_terms(),
-            learns: Some(learns.filter(|loss| trainer.learns(*loss)).collect()),
-            vocabulary: trainer.vocabulary(),
+            abilities: trainer.abilities(),
             buffers: buffers.unwrap_or_default(),
-            least_batch: trainer.least_batch(),
-            schedule_length: trainer.schedule_length(),
         }
     }
 }
@@ -176,7 +146,7 @@ impl RemoteTrainer {
 
     fn check_rate(&self, rate: f64) -> Result<()> {
         ensure!(
-            is_whole(&rate) || self.about.scales_rate,
+            is_whole(&rate) || self.about.abilities.scales_rate,
             self.problem("no pass can scale its learning rate")
         );
         Ok(())
@@ -270,12 +240,12 @@ impl Trainer for RemoteTrainer {
             self.problem("it gives no last layer (FL_HEAD), so it takes no auxiliary loss")
         );
         ensure!(
-            pass.feature_loss.is_none() || self.about.feature_loss,
+            pass.feature_loss.is_none() || self.about.abilities.feature_loss,
             self.problem("it takes no loss on its features")
         );
         let terms = pass.proximal.is_some() || pass.gradient_offset.is_some();
         ensure!(
-            !(terms || pass.clip.is_some()) || self.about.gradient_terms,
+            !(terms || pass.clip.is_some()) || self.about.abilities.gradient_terms,
             self.problem("its gradients take no proximal term, no offset and no clipping")
         );
         self.check_rate(pass.rate)?;
@@ -351,16 +321,8 @@ impl Trainer for RemoteTrainer {
         self.remote.keep(head()).flatten()
     }
 
-    fn takes_feature_loss(&self) -> bool {
-        self.about.feature_loss
-    }
-
-    fn scales_rate(&self) -> bool {
-        self.about.scales_rate
-    }
-
-    fn takes_gradient_terms(&self) -> bool {
-        self.about.gradient_terms
+    fn abilities(&self) -> Abilities {
+        self.about.abilities.clone()
     }
 
     fn save(&self) -> Result<Vec<u8>> {
@@ -394,25 +356,6 @@ impl Trainer for RemoteTrainer {
     fn load_memory(&mut self, memory: &[u8]) -> Result<()> {
         let done = self.remote.load(FL_LOAD_MEMORY, memory)?;
         done.with_context(|| self.problem("it keeps no memory to restore"))
-    }
-
-    fn learns(&self, loss: Loss) -> bool {
-        // one temperature of a loss is as good as another
-        let same = |known: &Loss| std::mem::discriminant(known) == std::mem::discriminant(&loss);
-        let known = self.about.learns.as_ref();
-        known.is_none_or(|all| all.iter().any(same))
-    }
-
-    fn vocabulary(&self) -> Option<usize> {
-        self.about.vocabulary
-    }
-
-    fn least_batch(&self) -> usize {
-        self.about.least_batch
-    }
-
-    fn schedule_length(&self) -> Option<usize> {
-        self.about.schedule_length
     }
 
     fn parametric(&mut self) -> Option<&mut dyn Parametric> {

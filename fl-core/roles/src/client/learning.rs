@@ -50,7 +50,7 @@ impl Client {
     ) -> Result<FitReport> {
         let stream = self.stream(slot);
         let kept = self.parametric(slot)?.params().only(frozen);
-        let least = self.model(slot)?.least_batch();
+        let least = self.model(slot)?.abilities().least_batch;
         let (mut steps, mut losses) = (0, Vec::new());
         for (at, rows) in pass.batches(examples.len(), &stream).enumerate() {
             if rows.len() < least {
@@ -109,7 +109,7 @@ impl Client {
     /// # Errors
     /// If the model cannot be made.
     pub fn note_no_step(&mut self, slot: &str) -> Result<()> {
-        let why = match self.model(slot)?.least_batch() {
+        let why = match self.model(slot)?.abilities().least_batch {
             0 | 1 => String::new(),
             least => format!(
                 ": no mini-batch has the {least} examples that its batch normalisation needs"

@@ -109,6 +109,12 @@ impl TaskKind {
         }
     }
 
+    /// Returns one of each kind of loss that scores of this task have.
+    pub fn losses(self) -> Vec<Loss> {
+        let all = Loss::KINDS.into_iter();
+        all.filter(|loss| self.has(*loss)).collect()
+    }
+
     /// Returns the loss on a client's own examples: cross-entropy for classes, the mean absolute
     /// error for images (as FL-MRCM does: Guo et al. 2021), and for numbers the one of the label.
     pub fn loss(self) -> Loss {

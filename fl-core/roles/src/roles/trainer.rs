@@ -87,9 +87,9 @@ pub enum Ability {
     Parameters,
     /// The gradient of a single example: [`Parametric::gradient`]
     ExampleGradients,
-    /// [`Trainer::learns`]
+    /// [`Abilities::learns`]
     Loss(Loss),
-    /// [`Trainer::learns`], of the loss of its task's labels
+    /// [`Abilities::learns`], of the loss of its task's labels
     /// ([`TaskKind::loss`](crate::TaskKind::loss))
     TaskLoss,
     /// [`Trainer::fit`] to [`Target::Soft`]
@@ -102,16 +102,69 @@ pub enum Ability {
     Head(usize),
     /// [`Trainer::head`] with any number of features, and [`FitOptions::auxiliary`]
     AuxiliaryLoss,
-    /// [`Trainer::takes_feature_loss`]
+    /// [`Abilities::feature_loss`]
     FeatureLoss,
     /// [`Parametric::step_size`]
     EqualSteps,
-    /// [`Trainer::scales_rate`]
+    /// [`Abilities::scales_rate`]
     ScaledRate,
-    /// [`Trainer::takes_gradient_terms`]
+    /// [`Abilities::gradient_terms`]
     GradientTerms,
     /// No [`Parametric::buffers`], as batch normalisation has
     NoBuffers,
+}
+
+/// The abilities of a trainer that its other methods do not show. A trainer names those that differ
+/// from [`Abilities::default`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Abilities {
+    /// Whether it takes a loss on its features ([`FitOptions::feature_loss`]), which trains the
+    /// layers before the last one. [`Trainer::features`] then returns features. Default: no.
+    pub feature_loss: bool,
+    /// Whether a pass may scale its learning rate ([`FitOptions::rate`], [`PassStep::rate`]).
+    /// Default: no.
+    pub scales_rate: bool,
+    /// Whether a pass may add to its gradients and shorten them ([`FitOptions::proximal`],
+    /// [`FitOptions::gradient_offset`], [`FitOptions::clip`]). Default: no.
+    pub gradient_terms: bool,
+    /// The losses that it can minimise, each with any number: one temperature is as good as
+    /// another. Default: all.
+    pub learns: Vec<Loss>,
+    /// The number of words, counted from 0, if samples must be word numbers below it, as those of a
+    /// network that begins with an embedding. Default: other numbers.
+    pub vocabulary: Option<usize>,
+    /// How many samples a mini-batch must have for a step. Training skips smaller ones, as a
+    /// network skips a single sample whose channels batch normalisation cannot normalise.
+    /// Default: 1.
+    pub least_batch: usize,
+    /// After how many mini-batches of a fresh optimiser the schedule of its rate first falls, or
+    /// has come to its end if it falls all the time. `None` if there is no schedule, or each pass
+    /// has all of it. A run is refused if no training is that long.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub schedule_length: Option<usize>,
+}
+
+impl Default for Abilities {
+    fn default() -> Self {
+        Self {
+            feature_loss: false,
+            scales_rate: false,
+            gradient_terms: false,
+            learns: Loss::KINDS.into(),
+            vocabulary: None,
+            least_batch: 1,
+            schedule_length: None,
+        }
+    }
+}
+
+impl Abilities {
+    /// Returns whether the trainer can minimise this loss.
+    pub fn learns(&self, loss: Loss) -> bool {
+        let same = |known: &Loss| std::mem::discriminant(known) == std::mem::discriminant(&loss);
+        self.learns.iter().any(same)
+    }
 }
 
 /// The options of one training pass.
@@ -126,7 +179,7 @@ pub struct FitOptions<'a> {
     /// Whether to reset the optimiser's moments and schedule first.
     pub fresh: bool,
     /// The factor of the learning rate in this pass, from 0: 1 leaves it as it is. Only for a model
-    /// that takes one ([`Trainer::scales_rate`]).
+    /// that takes one ([`Abilities::scales_rate`]).
     pub rate: f64,
     /// FedProx: adds `mu * (w - anchor)` to the gradient.
     pub proximal: Option<(f32, &'a Params)>,
@@ -137,7 +190,7 @@ pub struct FitOptions<'a> {
     /// A loss to add to that of each mini-batch, only for a model with a [`Trainer::head`].
     pub auxiliary: Option<&'a dyn AuxiliaryLoss>,
     /// A loss on features to add to that of each mini-batch, only for a model that takes one
-    /// ([`Trainer::takes_feature_loss`]).
+    /// ([`Abilities::feature_loss`]).
     pub feature_loss: Option<&'a dyn FeatureLoss>,
 }
 
@@ -285,23 +338,10 @@ pub trait Trainer: Send {
         None
     }
 
-    /// Returns whether it takes a loss on its features ([`FitOptions::feature_loss`]), which trains
-    /// the layers before the last one. [`Trainer::features`] then returns features. Default: no.
-    fn takes_feature_loss(&self) -> bool {
-        false
-    }
-
-    /// Returns whether a pass may scale its learning rate ([`FitOptions::rate`],
-    /// [`PassStep::rate`]). Default: no.
-    fn scales_rate(&self) -> bool {
-        false
-    }
-
-    /// Returns whether a pass may add to its gradients and shorten them
-    /// ([`FitOptions::proximal`], [`FitOptions::gradient_offset`], [`FitOptions::clip`]). Default:
-    /// no.
-    fn takes_gradient_terms(&self) -> bool {
-        false
+    /// Returns what it can do beyond that. Called before a run: a protocol that needs an ability
+    /// refuses a trainer without it.
+    fn abilities(&self) -> Abilities {
+        Abilities::default()
     }
 
     /// Returns the model in its own format: only what predictions need, without training state.
@@ -353,32 +393,6 @@ pub trait Trainer: Send {
     /// If `memory` is not a memory of this trainer.
     fn load_memory(&mut self, _memory: &[u8]) -> Result<()> {
         Err(Problem::Lacks("this trainer keeps no memory to restore".into()).into())
-    }
-
-    /// Returns whether it can minimise this loss. Called before a run: a protocol that needs the
-    /// loss refuses a trainer without it.
-    fn learns(&self, _loss: Loss) -> bool {
-        true
-    }
-
-    /// Returns the number of words, counted from 0, if samples must be word numbers below it, as
-    /// those of a network that begins with an embedding. Default: other numbers.
-    fn vocabulary(&self) -> Option<usize> {
-        None
-    }
-
-    /// Returns how many samples a mini-batch must have for a step. Training skips smaller ones, as
-    /// a network skips a single sample whose channels batch normalisation cannot normalise.
-    /// Default: 1.
-    fn least_batch(&self) -> usize {
-        1
-    }
-
-    /// Returns after how many mini-batches of a fresh optimiser the schedule of its rate first
-    /// falls, or has come to its end if it falls all the time. `None` if there is no schedule, or
-    /// each pass has all of it. Called before a run, which is refused if no training is that long.
-    fn schedule_length(&self) -> Option<usize> {
-        None
     }
 
     /// Returns this model as one with parameters that can be averaged.

@@ -347,7 +347,7 @@ fn a_last_batch_of_one_is_left_out_only_where_it_would_harm() {
     let one = "[{conv: {out: 2, kernel: 8}}, standardise, outputs]";
     assert_eq!((steps(rows, 4), steps(rows, 1), steps(one, 1)), (2, 0, 0));
     let alone = |net: &str| trainer(&format!("{{net: {net}}}"), &[3, 8, 8], TaskKind::Classes(4));
-    let least = [norm, rows, one].map(|net| alone(net).least_batch());
+    let least = [norm, rows, one].map(|net| alone(net).abilities().least_batch);
     assert_eq!(least, [1, 2, 2]);
 }
 
@@ -536,7 +536,7 @@ fn a_loss_on_features_of_another_shape_is_refused() {
     }
     let (x, classes) = bars(9, 1);
     let mut model = trainer(SMALL_CNN, &[3, 8, 8], TaskKind::Classes(4));
-    assert!(model.takes_feature_loss());
+    assert!(model.abilities().feature_loss);
     let pass = FitOptions {
         feature_loss: Some(&Narrow),
         ..pass(Length::Steps(1), 4)
@@ -548,7 +548,7 @@ fn a_loss_on_features_of_another_shape_is_refused() {
         "{error}"
     );
     let logistic = trainer("{net: logistic}", &[3, 8, 8], TaskKind::Classes(4));
-    assert!(!logistic.takes_feature_loss());
+    assert!(!logistic.abilities().feature_loss);
 }
 
 #[test]
