@@ -131,7 +131,7 @@ pub struct Metric {
     pub confusion: Vec<Vec<u32>>,
 }
 
-fn number<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<f64, D::Error> {
+pub(crate) fn number<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<f64, D::Error> {
     Ok(Option::deserialize(from)?.unwrap_or(f64::NAN))
 }
 

@@ -76,10 +76,6 @@ impl Accountant for RemoteAccountant {
 
     fn merge(&mut self, ledgers: &[Ledger], how: Composition) -> Result<()> {
         priceable(ledgers.iter().flat_map(|l| &l.events))?;
-        let how = match how {
-            Composition::Sequential => "sequential",
-            Composition::Parallel => "parallel",
-        };
         let text = serde_json::to_string(&json!({ "ledgers": ledgers, "how": how }))?;
         let done = self.0.must(FL_MERGE, &text, &[], Means::default());
         done.map(drop)
@@ -93,7 +89,7 @@ pub(crate) struct LocalAccountant(pub Box<dyn Accountant>);
 #[derive(Deserialize)]
 struct MergeText {
     ledgers: Vec<Ledger>,
-    how: String,
+    how: Composition,
 }
 
 impl Callee for LocalAccountant {
@@ -106,11 +102,6 @@ impl Callee for LocalAccountant {
             }
             FL_MERGE => {
                 let MergeText { ledgers, how } = input.json()?;
-                let how = match how.as_str() {
-                    "sequential" => Composition::Sequential,
-                    "parallel" => Composition::Parallel,
-                    other => bail!("no composition is called `{other}`"),
-                };
                 self.0.merge(&ledgers, how)?;
             }
             _ => return Ok(false),

@@ -54,7 +54,10 @@ struct FitText {
     batch: usize,
     loss: Loss,
     fresh: bool,
-    #[serde(default = "whole", skip_serializing_if = "is_whole")]
+    #[serde(
+        default = "PassStep::whole",
+        skip_serializing_if = "PassStep::is_whole"
+    )]
     rate: f64,
     proximal: Option<f64>,
     gradient_offset: bool,
@@ -68,16 +71,6 @@ struct FitText {
     x: SamplesText,
 }
 
-/// The text of [`FL_TRAIN`]'s answer.
-#[derive(Serialize, Deserialize)]
-struct FitReportText {
-    steps: usize,
-    /// JSON has no number for a loss that is not finite.
-    loss: Option<f64>,
-    #[serde(default)]
-    falls: Option<bool>,
-}
-
 /// The text of [`FL_GRADIENT`] and [`FL_CLIPPED_GRADIENTS`].
 #[derive(Serialize, Deserialize)]
 struct GradientText {
@@ -88,30 +81,6 @@ struct GradientText {
     clip: Option<f64>,
     #[serde(flatten)]
     x: SamplesText,
-}
-
-/// The text of [`FL_DESCEND`]: the place of a step in its pass.
-#[derive(Serialize, Deserialize)]
-struct StepText {
-    at: usize,
-    of: usize,
-    #[serde(default = "whole", skip_serializing_if = "is_whole")]
-    rate: f64,
-}
-
-impl From<PassStep> for StepText {
-    fn from(PassStep { at, of, rate }: PassStep) -> Self {
-        Self { at, of, rate }
-    }
-}
-
-/// The factor that leaves a learning rate as it is.
-fn whole() -> f64 {
-    1.0
-}
-
-fn is_whole(rate: &f64) -> bool {
-    *rate == whole()
 }
 
 /// As [`with_target`]; findings, which are -1, 0 or 1, and the classes of pixels as floats.
@@ -146,7 +115,7 @@ impl RemoteTrainer {
 
     fn check_rate(&self, rate: f64) -> Result<()> {
         ensure!(
-            is_whole(&rate) || self.about.abilities.scales_rate,
+            PassStep::is_whole(&rate) || self.about.abilities.scales_rate,
             self.problem("no pass can scale its learning rate")
         );
         Ok(())
@@ -276,12 +245,7 @@ impl Trainer for RemoteTrainer {
                 self.remote.must(FL_TRAIN, &text, &all, means)
             })
         })?;
-        let fitted: FitReportText = self.remote.json(&answer)?;
-        Ok(FitReport {
-            steps: fitted.steps,
-            loss: fitted.loss.unwrap_or(f64::NAN),
-            falls: fitted.falls,
-        })
+        self.remote.json(&answer)
     }
 
     fn predict(&mut self, x: &Samples) -> Result<Array2<f32>> {
@@ -411,7 +375,7 @@ impl Parametric for RemoteTrainer {
     fn descend(&mut self, gradient: &Params, step: &PassStep) -> Result<()> {
         self.remote.check()?;
         self.check_rate(step.rate)?;
-        let text = serde_json::to_string(&StepText::from(*step))?;
+        let text = serde_json::to_string(step)?;
         let letter = [content(gradient)];
         let done = self
             .remote
@@ -499,8 +463,7 @@ pub(crate) fn serve(
             }
         }
         FL_DESCEND => {
-            let StepText { at, of, rate } = input.json()?;
-            able(trainer)?.descend(&input.message(0)?, &PassStep { at, of, rate })?;
+            able(trainer)?.descend(&input.message(0)?, &input.json()?)?;
         }
         FL_STEP_SIZE => host.json(&able(trainer)?.step_size())?,
         FL_VJP => {
@@ -550,12 +513,7 @@ fn train(
         auxiliary: text.auxiliary.then_some(&loss as &dyn AuxiliaryLoss),
         feature_loss: text.feature_loss.then_some(&loss as &dyn FeatureLoss),
     };
-    let fitted = trainer.fit(&x, target.view(), &pass, &host.stream())?;
-    host.json(&FitReportText {
-        steps: fitted.steps,
-        loss: Some(fitted.loss),
-        falls: fitted.falls,
-    })
+    host.json(&trainer.fit(&x, target.view(), &pass, &host.stream())?)
 }
 
 /// The tensors of a last layer.

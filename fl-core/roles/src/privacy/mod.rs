@@ -496,7 +496,8 @@ pub fn short(delta: f64) -> String {
 }
 
 /// How the costs of several clients compose.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Composition {
     /// All used the same data: costs add.
     Sequential,

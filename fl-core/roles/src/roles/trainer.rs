@@ -248,20 +248,36 @@ impl FitOptions<'_> {
 }
 
 /// The place of one step in its pass.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PassStep {
     /// The number of steps before it in the pass.
     pub at: usize,
     /// The number of steps of the pass.
     pub of: usize,
     /// [`FitOptions::rate`]
+    #[serde(
+        default = "PassStep::whole",
+        skip_serializing_if = "PassStep::is_whole"
+    )]
     pub rate: f64,
 }
 
 impl PassStep {
     /// Returns step `at` of `of`, which leaves the learning rate as it is.
     pub fn new(at: usize, of: usize) -> Self {
-        Self { at, of, rate: 1.0 }
+        let rate = Self::whole();
+        Self { at, of, rate }
+    }
+
+    /// The factor that leaves a learning rate as it is.
+    #[doc(hidden)]
+    pub fn whole() -> f64 {
+        1.0
+    }
+
+    #[doc(hidden)]
+    pub fn is_whole(rate: &f64) -> bool {
+        *rate == Self::whole()
     }
 }
 
@@ -276,16 +292,22 @@ where
 }
 
 /// The result of a pass.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct FitReport {
     /// Mini-batches.
     pub steps: usize,
     /// Mean of the losses of the mini-batches of the last epoch, or of all steps of a shorter pass;
-    /// 0 if there was no step. Every mini-batch counts the same, a smaller last one too.
+    /// 0 if there was no step. Every mini-batch counts the same, a smaller last one too. JSON has
+    /// no number for NaN, which is written as `null`.
+    #[serde(default = "nan", deserialize_with = "crate::host::number")]
     pub loss: f64,
     /// Whether the loss still fell at the end ([`crate::LossCurve::falls`]); `None` if the trainer
     /// does not know.
     pub falls: Option<bool>,
+}
+
+fn nan() -> f64 {
+    f64::NAN
 }
 
 impl FitReport {
