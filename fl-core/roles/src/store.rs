@@ -34,34 +34,24 @@ pub(crate) trait StorablePart: BoxedPart + Send {
     }
 }
 
-impl StorablePart for Box<dyn AnyAggregator> {
-    const ROLE: Role = Role::Aggregator;
-    fn state(&self) -> Result<Vec<u8>> {
-        Ok(self.save())
-    }
-    fn restore(&mut self, state: &[u8]) -> Result<()> {
-        self.load(state)
-    }
+macro_rules! storable {
+    ($($part:ident: $role:ident,)*) => {
+        $(impl StorablePart for Box<dyn $part> {
+            const ROLE: Role = Role::$role;
+            fn state(&self) -> Result<Vec<u8>> {
+                Ok(self.save())
+            }
+            fn restore(&mut self, state: &[u8]) -> Result<()> {
+                self.load(state)
+            }
+        })*
+    };
 }
 
-impl StorablePart for Box<dyn AnySelector> {
-    const ROLE: Role = Role::Selector;
-    fn state(&self) -> Result<Vec<u8>> {
-        Ok(self.save())
-    }
-    fn restore(&mut self, state: &[u8]) -> Result<()> {
-        self.load(state)
-    }
-}
-
-impl StorablePart for Box<dyn AnyMechanism> {
-    const ROLE: Role = Role::Privacy;
-    fn state(&self) -> Result<Vec<u8>> {
-        Ok(self.save())
-    }
-    fn restore(&mut self, state: &[u8]) -> Result<()> {
-        self.load(state)
-    }
+storable! {
+    AnyAggregator: Aggregator,
+    AnySelector: Selector,
+    AnyMechanism: Privacy,
 }
 
 impl StorablePart for Box<dyn Trainer> {
