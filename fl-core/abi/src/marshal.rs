@@ -228,18 +228,6 @@ fn tensor(name: &str, view: &View<'_>) -> FlTensor {
     }
 }
 
-/// The type's number.
-pub(super) fn dtype(view: &View<'_>) -> u32 {
-    match view {
-        View::F32(_) => FL_F32,
-        View::F64(_) => FL_F64,
-        View::U32(_) => FL_U32,
-        View::U8(_) => FL_U8,
-        View::I64(_) => FL_I64,
-        View::Bits(_) => FL_BITS,
-    }
-}
-
 /// Writes the numbers of a tensor there, in row order.
 ///
 /// # Safety

@@ -7,11 +7,10 @@ use crate::isolated::{AnswerRooms, CallInput, SharedTensor};
 use crate::library::{Host, Input};
 #[cfg(unix)]
 use crate::raw::FlMessage;
-use crate::raw::{FL_BITS, FL_F32, FL_F64, FL_I64, FL_U8, FL_U32};
-use fl_roles::message::{Bits, Tensor};
+use fl_roles::message::{Bits, Dtype, Tensor};
 use fl_roles::privacy::{Noise, NoiseDraws};
 use fl_roles::{Draws, Executor, Stream};
-use ndarray::{ArrayD, Dimension, IxDyn};
+use ndarray::{ArrayD, IxDyn};
 use std::alloc::{Layout, alloc_zeroed};
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -24,15 +23,11 @@ const BYTES: usize = 8 << 30;
 
 /// The numbers of one tensor of an answer.
 enum AnswerBuffer {
-    F32(Vec<f32>),
-    F64(Vec<f64>),
-    U32(Vec<u32>),
-    U8(Vec<u8>),
-    I64(Vec<i64>),
-    Bits(Vec<u8>),
-    /// In memory that the process shares with the program: of this type, at this place.
+    /// Bits as bytes, until the library has written them.
+    Own(Tensor),
+    /// In memory that the process shares with the program, at this place.
     #[cfg(unix)]
-    Shared(u32, usize),
+    Shared(usize),
 }
 
 /// What came back from one call.
@@ -55,7 +50,7 @@ pub(crate) struct Answer {
 #[derive(Default)]
 pub(super) struct CallState {
     pub answer: Answer,
-    rooms: Vec<(String, Vec<usize>, AnswerBuffer)>,
+    rooms: Vec<(String, Dtype, Vec<usize>, AnswerBuffer)>,
     bytes: usize,
     // boxed, for few calls draw, and every call moves its state
     pub draws: Option<Box<Draws>>,
@@ -145,37 +140,22 @@ impl<'a> Call<'a> {
             }
         }
         answer.tensors.reserve_exact(state.rooms.len());
-        for (name, shape, room) in state.rooms {
-            #[cfg(unix)]
-            if let AnswerBuffer::Shared(dtype, at) = room {
-                answer.shared.push(SharedTensor {
+        for (name, dtype, shape, room) in state.rooms {
+            match (dtype, room) {
+                #[cfg(unix)]
+                (_, AnswerBuffer::Shared(at)) => answer.shared.push(SharedTensor {
                     name,
-                    dtype,
+                    dtype: dtype as u32,
                     shape,
                     at,
-                });
-                continue;
-            }
-            let shape = IxDyn(&shape);
-            let made = match room {
-                AnswerBuffer::F32(v) => ArrayD::from_shape_vec(shape, v).map(Tensor::F32),
-                AnswerBuffer::F64(v) => ArrayD::from_shape_vec(shape, v).map(Tensor::F64),
-                AnswerBuffer::U32(v) => ArrayD::from_shape_vec(shape, v).map(Tensor::U32),
-                AnswerBuffer::U8(v) => Ok(Tensor::U8(v)),
-                AnswerBuffer::I64(v) => ArrayD::from_shape_vec(shape, v).map(Tensor::I64),
-                AnswerBuffer::Bits(v) => match Bits::new(shape.slice().to_vec(), v) {
-                    Ok(bits) => Ok(Tensor::Bits(bits)),
-                    Err(e) => {
-                        answer.misuse = Some(format!("tensor `{name}`: {e:#}"));
-                        continue;
+                }),
+                (Dtype::Bits, AnswerBuffer::Own(Tensor::U8(packed))) => {
+                    match Bits::new(shape, packed) {
+                        Ok(bits) => answer.tensors.push((name, Tensor::Bits(bits))),
+                        Err(e) => answer.misuse = Some(format!("tensor `{name}`: {e:#}")),
                     }
-                },
-                #[cfg(unix)]
-                AnswerBuffer::Shared(..) => continue,
-            };
-            match made {
-                Ok(tensor) => answer.tensors.push((name, tensor)),
-                Err(e) => answer.misuse = Some(format!("tensor `{name}`: {e}")),
+                }
+                (_, AnswerBuffer::Own(tensor)) => answer.tensors.push((name, tensor)),
             }
         }
         answer
@@ -196,21 +176,18 @@ impl<'a> Call<'a> {
         dtype: u32,
         shape: &[usize],
     ) -> Result<*mut c_void, String> {
-        let size = match dtype {
-            FL_F32 | FL_U32 => 4,
-            FL_F64 | FL_I64 => 8,
-            FL_U8 | FL_BITS => 1,
-            other => return Err(format!("the type {other} is unknown")),
-        };
-        if dtype == FL_U8 && shape.len() != 1 {
+        let of = Dtype::numbered(dtype);
+        let dtype = of.ok_or_else(|| format!("the type {dtype} is unknown"))?;
+        if dtype == Dtype::U8 && shape.len() != 1 {
             return Err(format!("bytes have 1 dimension, not {}", shape.len()));
         }
         let mut state = self.state();
         let numbers = shape.iter().try_fold(1usize, |n, d| n.checked_mul(*d));
         let numbers = match dtype {
-            FL_BITS => numbers.map(|n| n.div_ceil(8)),
+            Dtype::Bits => numbers.map(|n| n.div_ceil(8)),
             _ => numbers,
         };
+        let size = dtype.bytes(1);
         let bytes = numbers.and_then(|n| n.checked_mul(size));
         let all = bytes.and_then(|b| b.checked_add(state.bytes));
         let (Some(n), Some(all)) = (numbers, all.filter(|b| *b <= BYTES)) else {
@@ -226,30 +203,21 @@ impl<'a> Call<'a> {
         if let Some(rooms) = self.rooms {
             let (at, data) = rooms.room(n * size).map_err(|e| format!("{e:#}"))?;
             state.bytes = all;
-            let room = AnswerBuffer::Shared(dtype, at);
-            state.rooms.push((name.into(), shape.to_vec(), room));
+            let room = AnswerBuffer::Shared(at);
+            state.rooms.push((name.into(), dtype, shape.to_vec(), room));
             return Ok(data.cast());
         }
-        let mut room = match dtype {
-            FL_F32 => AnswerBuffer::F32(zeros(n)?),
-            FL_F64 => AnswerBuffer::F64(zeros(n)?),
-            FL_U32 => AnswerBuffer::U32(zeros(n)?),
-            FL_I64 => AnswerBuffer::I64(zeros(n)?),
-            FL_BITS => AnswerBuffer::Bits(zeros(n)?),
-            _ => AnswerBuffer::U8(zeros(n)?),
-        };
-        let data = match &mut room {
-            AnswerBuffer::F32(v) => v.as_mut_ptr().cast(),
-            AnswerBuffer::F64(v) => v.as_mut_ptr().cast(),
-            AnswerBuffer::U32(v) => v.as_mut_ptr().cast(),
-            AnswerBuffer::U8(v) | AnswerBuffer::Bits(v) => v.as_mut_ptr().cast(),
-            AnswerBuffer::I64(v) => v.as_mut_ptr().cast(),
-            #[cfg(unix)]
-            AnswerBuffer::Shared(..) => std::ptr::null_mut(),
+        let bytes = |numbers: ArrayD<u8>| Tensor::U8(numbers.into_raw_vec_and_offset().0);
+        let (tensor, data) = match dtype {
+            Dtype::F32 => zero_tensor(shape, n, Tensor::F32)?,
+            Dtype::F64 => zero_tensor(shape, n, Tensor::F64)?,
+            Dtype::U32 => zero_tensor(shape, n, Tensor::U32)?,
+            Dtype::I64 => zero_tensor(shape, n, Tensor::I64)?,
+            Dtype::U8 | Dtype::Bits => zero_tensor(&[n], n, bytes)?,
         };
         state.bytes = all;
-        // a vector's numbers stay where they are when it is moved
-        state.rooms.push((name.into(), shape.to_vec(), room));
+        let room = AnswerBuffer::Own(tensor);
+        state.rooms.push((name.into(), dtype, shape.to_vec(), room));
         Ok(data)
     }
 }
@@ -277,6 +245,18 @@ fn zeros<T: Zero>(n: usize) -> Result<Vec<T>, String> {
     // SAFETY: the allocator of every vector gave `n` numbers in the layout of a vector of capacity
     // `n`, and zeros are `T`.
     Ok(unsafe { Vec::from_raw_parts(data, n, n) })
+}
+
+/// A tensor of `n` zeros, and where they are: they stay there when it is moved.
+fn zero_tensor<T: Zero>(
+    shape: &[usize],
+    n: usize,
+    of: impl FnOnce(ArrayD<T>) -> Tensor,
+) -> Result<(Tensor, *mut c_void), String> {
+    let numbers = ArrayD::from_shape_vec(IxDyn(shape), zeros::<T>(n)?);
+    let mut numbers = numbers.map_err(|e| e.to_string())?;
+    let data = numbers.as_mut_ptr().cast();
+    Ok((of(numbers), data))
 }
 
 /// Answers what the other side asks in the middle of a call.

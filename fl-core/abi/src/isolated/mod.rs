@@ -27,7 +27,7 @@ pub use parent::{IsolatedLibrary, Process};
 pub(crate) use shared_memory::AnswerRooms;
 
 use super::ask::ErrorText;
-use super::marshal::{OutgoingMessage, dtype, slice, view};
+use super::marshal::{OutgoingMessage, slice, view};
 use super::raw::FlMessage;
 use anyhow::ensure;
 use counted::{counted, counted_if_any, unpacked};
@@ -280,7 +280,7 @@ fn written(
             area.write(at, view)?;
             tensors.push(SharedTensor {
                 name: (*name).into(),
-                dtype: dtype(view),
+                dtype: view.dtype() as u32,
                 shape: view.shape(),
                 at,
             });

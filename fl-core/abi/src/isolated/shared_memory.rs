@@ -2,10 +2,10 @@
 
 use super::{FRAME, SharedTensor, WAKE};
 use crate::marshal::write;
-use crate::raw::{FL_BITS, FL_F32, FL_F64, FL_I64, FL_U8, FL_U32};
-use anyhow::{Context, bail, ensure};
+use crate::raw::{FL_BITS, FL_F32, FL_F64, FL_I64, FL_U32};
+use anyhow::{Context, ensure};
 use fl_roles::Result;
-use fl_roles::message::{Bits, View};
+use fl_roles::message::{Bits, Dtype, View};
 use memmap2::{MmapOptions, MmapRaw};
 use ndarray::{ArrayViewD, IxDyn};
 use std::fs::File;
@@ -326,17 +326,16 @@ impl SharedMemory {
 impl SharedTensor {
     /// How many bytes its numbers have.
     pub fn bytes(&self) -> Result<usize> {
-        let size = match self.dtype {
-            FL_F32 | FL_U32 => 4,
-            FL_F64 | FL_I64 => 8,
-            FL_BITS => 1,
-            FL_U8 if self.shape.len() == 1 => 1,
-            other => bail!(
-                "tensor `{}` has type {other} and {} dimensions",
-                self.name,
-                self.shape.len()
-            ),
+        let n = self.shape.len();
+        let dtype = Dtype::numbered(self.dtype).filter(|dtype| *dtype != Dtype::U8 || n == 1);
+        let unknown = || {
+            format!(
+                "tensor `{}` has type {} and {n} dimensions",
+                self.name, self.dtype
+            )
         };
+        let dtype = dtype.with_context(unknown)?;
+        let size = dtype.bytes(1);
         let mut sizes = self.shape.iter();
         let bytes = sizes.try_fold(size, |n: usize, d| n.checked_mul(*d));
         // ndarray requires this of the product without zeros too
@@ -345,8 +344,8 @@ impl SharedTensor {
             .into_iter()
             .try_fold(size, |n: usize, d| n.checked_mul(*d))
             .filter(|n| isize::try_from(*n).is_ok());
-        let bytes = match self.dtype {
-            FL_BITS => bytes.map(|bits| bits.div_ceil(8)),
+        let bytes = match dtype {
+            Dtype::Bits => bytes.map(|bits| bits.div_ceil(8)),
             _ => bytes,
         };
         bytes

@@ -5,7 +5,7 @@ use super::borrowed_inbox::{BorrowedInbox, InboxBuffer};
 use super::threads::Threads;
 use crate::caller::{Callee, Means};
 use crate::host::{Answer, Answers};
-use crate::marshal::{OutgoingMessage, copied, dtype, message, message_of, slice, view, write};
+use crate::marshal::{OutgoingMessage, copied, message, message_of, slice, view, write};
 use crate::marshal_data::bytes_named;
 use crate::raw::*;
 use anyhow::{Context, ensure};
@@ -221,7 +221,7 @@ impl Host<'_> {
 
     fn tensor(&self, name: &str, view: &View<'_>) -> Result<()> {
         let bytes = [view.bytes()];
-        let room = self.room(name, dtype(view), view.table().unwrap_or(&bytes));
+        let room = self.room(name, view.dtype() as u32, view.table().unwrap_or(&bytes));
         ensure!(!room.is_null(), "the host refused tensor `{name}`");
         // SAFETY: the host made room for this type and shape.
         unsafe { write(view, room) };

@@ -25,6 +25,19 @@ pub enum Dtype {
 }
 
 impl Dtype {
+    /// Returns the type of this number; `None` if there is none.
+    pub fn numbered(number: u32) -> Option<Self> {
+        let all = [
+            Self::F32,
+            Self::F64,
+            Self::U32,
+            Self::U8,
+            Self::I64,
+            Self::Bits,
+        ];
+        all.get(number as usize).copied()
+    }
+
     /// Returns the bytes of `n` numbers.
     pub fn bytes(self, n: usize) -> usize {
         match self {

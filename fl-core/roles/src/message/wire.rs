@@ -92,17 +92,15 @@ fn read_numbers<'w>(
 ) -> Result<(OwnedTensors, &'w [u8])> {
     let mut tensors = Vec::with_capacity(head.len());
     for (name, dtype, shape) in head {
-        const BITS: u8 = Dtype::Bits as u8;
-        // for bits, the size of eight of them
-        let size = [4usize, 8, 4, 1, 8, 1]
-            .get(dtype as usize)
-            .copied()
+        let dtype = Dtype::numbered(dtype.into())
             .with_context(|| format!("`{name}` has the unknown type {dtype}"))?;
         let length = shape
             .iter()
-            .try_fold(size, |n, d| n.checked_mul(usize::try_from(*d).ok()?))
+            .try_fold(dtype.bytes(1), |n, d| {
+                n.checked_mul(usize::try_from(*d).ok()?)
+            })
             .with_context(cut)?;
-        let length = if dtype == BITS {
+        let length = if dtype == Dtype::Bits {
             length.div_ceil(8)
         } else {
             length
@@ -114,24 +112,24 @@ fn read_numbers<'w>(
             bytes.as_chunks::<N>().0.iter().map(|c| from(*c)).collect()
         }
         let tensor = match dtype {
-            0 => Tensor::F32(ArrayD::from_shape_vec(
+            Dtype::F32 => Tensor::F32(ArrayD::from_shape_vec(
                 shape,
                 all(bytes, f32::from_le_bytes),
             )?),
-            1 => Tensor::F64(ArrayD::from_shape_vec(
+            Dtype::F64 => Tensor::F64(ArrayD::from_shape_vec(
                 shape,
                 all(bytes, f64::from_le_bytes),
             )?),
-            2 => Tensor::U32(ArrayD::from_shape_vec(
+            Dtype::U32 => Tensor::U32(ArrayD::from_shape_vec(
                 shape,
                 all(bytes, u32::from_le_bytes),
             )?),
-            3 => Tensor::U8(bytes.to_vec()),
-            4 => Tensor::I64(ArrayD::from_shape_vec(
+            Dtype::U8 => Tensor::U8(bytes.to_vec()),
+            Dtype::I64 => Tensor::I64(ArrayD::from_shape_vec(
                 shape,
                 all(bytes, i64::from_le_bytes),
             )?),
-            _ => Tensor::Bits(Bits::new(shape.slice().to_vec(), bytes.to_vec())?),
+            Dtype::Bits => Tensor::Bits(Bits::new(shape.slice().to_vec(), bytes.to_vec())?),
         };
         tensors.push((name, tensor));
     }
