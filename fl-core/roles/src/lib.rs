@@ -33,6 +33,7 @@ pub mod settings;
 mod share;
 mod slot;
 mod slot_assignments;
+mod slot_calls;
 mod store;
 mod stream;
 mod training;
@@ -82,6 +83,7 @@ pub mod __private {
         Down, Exchanges, Form, ModelReader, Releases, Results, ServerCalls, StepStart, StepVerdict,
         Steps,
     };
+    pub use crate::slot_calls::SlotCalls;
     pub use inventory;
     pub use serde_yaml::Mapping;
 }

@@ -2,7 +2,7 @@
 
 use super::mechanism::RemoteMechanism;
 use super::request::{
-    HeldPart, InSlot, Lent, RemoteSlots, Request, RequestText, busy, held_model, say, stating,
+    HeldPart, Lent, RemoteSlots, Request, RequestText, busy, held_model, say, stating,
 };
 use super::selector::RemoteSelector;
 use crate::ask::AnswerText;
@@ -15,13 +15,13 @@ use crate::marshal::{content, plain};
 use crate::marshal_data::{ExamplesAsk, bytes_named, examples_of, with_examples};
 use crate::raw::*;
 use anyhow::{anyhow, bail};
-use fl_roles::__private::{ClientCalls, private};
+use fl_roles::__private::{ClientCalls, SlotCalls, private};
 use fl_roles::message::{AnyMessage, Erased, TensorMap};
 use fl_roles::{
     AnyInbox, AnyMechanism, AnySelector, Client, ClientId, Examples, Generator, Inputs, Labels,
     Public, Result, Round, Serial, Stream, Task, Trainer,
 };
-use std::cell::RefCell;
+use std::cell::{RefCell, RefMut};
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock, PoisonError};
 
@@ -63,6 +63,24 @@ impl RemoteClient {
     }
 }
 
+impl SlotCalls for RemoteClient {
+    fn has(&self, slot: &str) -> bool {
+        self.facts.filled.contains(slot)
+    }
+    fn task(&self) -> &Task {
+        &self.facts.task
+    }
+    fn public(&self) -> Result<Option<Arc<Public>>> {
+        self.slots.public().map(Some)
+    }
+    fn model(&mut self, slot: &str) -> Result<&mut dyn Trainer> {
+        self.slots.model(slot)
+    }
+    fn generator(&mut self, slot: &str) -> Result<&mut dyn Generator> {
+        self.slots.generator(slot)
+    }
+}
+
 impl ClientCalls for RemoteClient {
     fn id(&self) -> ClientId {
         self.id
@@ -83,20 +101,11 @@ impl ClientCalls for RemoteClient {
     fn held_out(&self) -> Result<Examples> {
         self.fetch(FL_HELD_OUT)
     }
-    fn task(&self) -> &Task {
-        &self.facts.task
-    }
     fn now(&self) -> &Stream {
         &self.now
     }
     fn round_number(&self) -> usize {
         self.facts.round
-    }
-    fn public(&self) -> Result<Option<Arc<Public>>> {
-        self.slots.public().map(Some)
-    }
-    fn has(&self, slot: &str) -> bool {
-        self.facts.filled.contains(slot)
     }
     fn draw_private(&mut self, slot: &str) -> Result<()> {
         self.slots.done(FL_DRAW_PRIVATE, stating().slot(slot))
@@ -106,9 +115,6 @@ impl ClientCalls for RemoteClient {
     }
     fn measure(&mut self, name: &str, value: f64) {
         self.done(FL_MEASURE, stating().name(name).value(Some(value)));
-    }
-    fn model(&mut self, slot: &str) -> Result<&mut dyn Trainer> {
-        self.slots.model(slot)
     }
     fn new_model(&self, slot: &str, index: u64) -> Result<Box<dyn Trainer>> {
         let text = stating().slot(slot).index(index);
@@ -129,9 +135,6 @@ impl ClientCalls for RemoteClient {
                 self.slots.keep::<()>(Err(why));
             }
         }
-    }
-    fn generator(&mut self, slot: &str) -> Result<&mut dyn Generator> {
-        self.slots.generator(slot)
     }
     fn fitted(&mut self, loss: Option<f64>) {
         self.done(FL_FITTED, stating().value(loss));
@@ -254,21 +257,12 @@ impl Answers for LocalClient<'_> {
         reply: &Host<'_>,
     ) -> Result<bool> {
         let lent = &self.lent;
-        if part != 0 {
-            return lent.serve_part((part, operation), input, reply, |slot, serve| {
-                let mut client = self.client.try_borrow_mut().map_err(|_| busy())?;
-                let client: &mut dyn ClientCalls = client.calls_mut();
-                match slot {
-                    HeldPart::Model(slot) => serve(InSlot::Model(client.model(slot)?)),
-                    HeldPart::Generator(slot) => serve(InSlot::Generator(client.generator(slot)?)),
-                    _ => Ok(false),
-                }
-            });
+        let client = || self.client.try_borrow_mut().map_err(|_| busy());
+        let slots = || Ok(RefMut::map(client()?, |client| client.calls_mut() as _));
+        if let Some(done) = lent.serve((part, operation), input, reply, slots)? {
+            return Ok(done);
         }
-        if lent.serve(operation, input, reply)? {
-            return Ok(true);
-        }
-        let mut client = self.client.try_borrow_mut().map_err(|_| busy())?;
+        let mut client = client()?;
         let client: &mut dyn ClientCalls = client.calls_mut();
         let request = Request::read(input)?;
         let kept = |kept: Option<Vec<u8>>| match kept {
@@ -279,20 +273,9 @@ impl Answers for LocalClient<'_> {
             FL_OWN => self.say_examples(client.own(), reply)?,
             FL_HELD_OUT => self.say_examples(&client.held_out()?, reply)?,
             FL_PRIVATE => self.say_examples(&private(client, request.slot()?)?, reply)?,
-            FL_PUBLIC => lent.say_public(client.public()?, reply)?,
             FL_DRAW_PRIVATE => client.draw_private(request.slot()?)?,
             FL_NOTE => client.note(plain(request.text()?)),
             FL_MEASURE => client.measure(request.name()?, request.value().unwrap_or(f64::NAN)),
-            FL_MODEL => {
-                let slot = request.slot()?;
-                client.model(slot)?;
-                reply.json(&lent.number(HeldPart::Model(slot.clone()))?)?;
-            }
-            FL_GENERATOR => {
-                let slot = request.slot()?;
-                client.generator(slot)?;
-                reply.json(&lent.number(HeldPart::Generator(slot.clone()))?)?;
-            }
             FL_NEW_MODEL => {
                 let model = client.new_model(request.slot()?, *request.index()?)?;
                 reply.json(&lent.number(HeldPart::Trainer(model))?)?;

@@ -20,7 +20,7 @@ use crate::marshal_samples::with_values;
 use crate::operations::is_lent;
 use crate::raw::*;
 use anyhow::{Context, anyhow, bail, ensure};
-use fl_roles::__private::ModelReader;
+use fl_roles::__private::{ModelReader, SlotCalls};
 use fl_roles::message::{
     AnyMessage, Erased, MessageType, NamedTensors, TensorMap, View, message_type,
 };
@@ -29,7 +29,7 @@ use fl_roles::{
     Trainer,
 };
 use serde::de::DeserializeOwned;
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, RefCell, RefMut};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::ops::Deref;
@@ -329,12 +329,6 @@ impl Held {
     }
 }
 
-/// What is in a slot.
-pub(super) enum InSlot<'p> {
-    Model(&'p mut dyn Trainer),
-    Generator(&'p mut dyn Generator),
-}
-
 /// What the program lends to a protocol during a call: parts, by number, and data.
 pub(super) struct Lent {
     pub held: Held,
@@ -354,22 +348,13 @@ impl Lent {
         self.held.keep(part)
     }
 
-    /// Answers the request for the public data.
-    pub fn say_public(&self, public: Option<Arc<Public>>, reply: &Host<'_>) -> Result<()> {
-        with_public(&self.sets, &*Public::required(public)?, |text, tensors| {
-            reply.tensors(&tensors)?;
-            reply.json(&text)
-        })
-    }
-
-    /// Does an operation with a part that the protocol has a number for. `in_slot` runs a function
-    /// with what is in a slot of the side that the protocol has.
-    pub fn serve_part(
+    /// Does an operation with a part that the protocol has a number for.
+    fn serve_part<'b, 's: 'b>(
         &self,
         (number, operation): (u64, u32),
         input: &Input<'_>,
         reply: &Host<'_>,
-        in_slot: impl FnOnce(&HeldPart, &mut dyn FnMut(InSlot<'_>) -> Result<bool>) -> Result<bool>,
+        slots: impl FnOnce() -> Result<RefMut<'b, dyn SlotCalls + 's>>,
     ) -> Result<bool> {
         let sets = &self.sets;
         self.held.with(number, |part| {
@@ -387,19 +372,50 @@ impl Lent {
                 HeldPart::Trainer(of) => trainer::serve(&mut **of, sets, operation, input, reply),
                 HeldPart::Selector(of) => selector::serve(&mut **of, sets, operation, input, reply),
                 HeldPart::Mechanism(of) => mechanism::serve(&mut **of, operation, input, reply),
-                slot => in_slot(slot, &mut |found| match found {
-                    InSlot::Model(of) => trainer::serve(of, sets, operation, input, reply),
-                    InSlot::Generator(of) => generator::serve(of, sets, operation, input, reply),
-                }),
+                HeldPart::Model(slot) => {
+                    trainer::serve(slots()?.model(slot)?, sets, operation, input, reply)
+                }
+                HeldPart::Generator(slot) => {
+                    generator::serve(slots()?.generator(slot)?, sets, operation, input, reply)
+                }
+                HeldPart::Reader(_) => Ok(false),
             }
         })
     }
 
-    /// Does the operations that need neither server nor client, which may be in use; `false`: it is
-    /// none of them.
-    pub fn serve(&self, operation: u32, input: &Input<'_>, reply: &Host<'_>) -> Result<bool> {
+    /// Does an operation with a part, or one of those that a server and a client have alike;
+    /// `None`: it is none of them. It takes `slots`, which may be in use, only if it needs them.
+    pub fn serve<'b, 's: 'b>(
+        &self,
+        (part, operation): (u64, u32),
+        input: &Input<'_>,
+        reply: &Host<'_>,
+        slots: impl FnOnce() -> Result<RefMut<'b, dyn SlotCalls + 's>>,
+    ) -> Result<Option<bool>> {
+        if part != 0 {
+            let done = self.serve_part((part, operation), input, reply, slots);
+            return done.map(Some);
+        }
         let (sets, request) = (&self.sets, || Request::read(input));
         match operation {
+            FL_PUBLIC => {
+                request()?;
+                let public = Public::required(slots()?.public()?)?;
+                with_public(sets, &public, |text, tensors| {
+                    reply.tensors(&tensors)?;
+                    reply.json(&text)
+                })?;
+            }
+            FL_MODEL => {
+                let slot = request()?.slot()?.clone();
+                slots()?.model(&slot)?;
+                reply.json(&self.number(HeldPart::Model(slot))?)?;
+            }
+            FL_GENERATOR => {
+                let slot = request()?.slot()?.clone();
+                slots()?.generator(&slot)?;
+                reply.json(&self.number(HeldPart::Generator(slot))?)?;
+            }
             FL_DROP => drop(self.held.take(*request()?.part()?)),
             FL_INPUTS => {
                 let inputs = sets.inputs(*request()?.set()?)?;
@@ -432,9 +448,9 @@ impl Lent {
                 })?;
                 reply.json(&self.number(HeldPart::Trainer(model))?)?;
             }
-            _ => return Ok(false),
+            _ => return Ok(None),
         }
-        Ok(true)
+        Ok(Some(true))
     }
 }
 

@@ -1,8 +1,7 @@
 //! Servers: the run of a protocol.
 
 use super::request::{
-    HeldPart, InSlot, Lent, RemoteSlots, Request, RoundFacts, busy, held_model, message_in, say,
-    stating,
+    HeldPart, Lent, RemoteSlots, Request, RoundFacts, busy, held_model, message_in, say, stating,
 };
 use super::selector::{give_positions, pool_of, with_pool};
 use crate::ask::{ErrorText, LeadText, MailText};
@@ -16,8 +15,8 @@ use crate::marshal_data::{apart, bytes_named, numbered, samples_of, with_samples
 use crate::raw::*;
 use anyhow::{Context, bail, ensure};
 use fl_roles::__private::{
-    Down, Exchanges, Form, ModelReader, Releases, Results, ServerCalls, StepStart, StepVerdict,
-    Steps,
+    Down, Exchanges, Form, ModelReader, Releases, Results, ServerCalls, SlotCalls, StepStart,
+    StepVerdict, Steps,
 };
 use fl_roles::message::{
     AnyMessage, Erased, Message, MessageType, NamedTensors, Params, TensorMap, View,
@@ -28,7 +27,7 @@ use fl_roles::{
 };
 use ndarray::ArrayView1;
 use serde::{Deserialize, Serialize};
-use std::cell::RefCell;
+use std::cell::{RefCell, RefMut};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -122,16 +121,28 @@ fn different<'d>(
     (all, which)
 }
 
-impl ServerCalls for RemoteServer {
+impl SlotCalls for RemoteServer {
     fn has(&self, slot: &str) -> bool {
         self.filled.contains(slot)
     }
+    fn task(&self) -> &Task {
+        &self.task
+    }
+    fn public(&self) -> Result<Option<Arc<Public>>> {
+        self.slots.public().map(Some)
+    }
+    fn model(&mut self, slot: &str) -> Result<&mut dyn Trainer> {
+        self.slots.model(slot)
+    }
+    fn generator(&mut self, slot: &str) -> Result<&mut dyn Generator> {
+        self.slots.generator(slot)
+    }
+}
+
+impl ServerCalls for RemoteServer {
     fn who(&self, slot: &str) -> Vec<String> {
         let who = self.slots.read(FL_WHO, stating().slot(slot), &[]);
         self.slots.keep(who).unwrap_or_default()
-    }
-    fn task(&self) -> &Task {
-        &self.task
     }
     fn everyone(&self) -> Cohort {
         self.everyone.clone()
@@ -147,15 +158,6 @@ impl ServerCalls for RemoteServer {
     }
     fn aggregated(&mut self, label: &str) -> Result<&'static MessageType> {
         bail!("the program has the aggregator of `{label}`")
-    }
-    fn public(&self) -> Result<Option<Arc<Public>>> {
-        self.slots.public().map(Some)
-    }
-    fn model(&mut self, slot: &str) -> Result<&mut dyn Trainer> {
-        self.slots.model(slot)
-    }
-    fn generator(&mut self, slot: &str) -> Result<&mut dyn Generator> {
-        self.slots.generator(slot)
     }
     fn reader(&self, slot: &str) -> ModelReader {
         let reader = self.slots.read(FL_READER, stating().slot(slot), &[]);
@@ -442,21 +444,12 @@ impl Answers for LocalServer<'_, '_> {
         reply: &Host<'_>,
     ) -> Result<bool> {
         let lent = &self.lent;
-        if part != 0 {
-            return lent.serve_part((part, operation), input, reply, |slot, serve| {
-                let mut server = self.server.try_borrow_mut().map_err(|_| busy())?;
-                let server = server.calls();
-                match slot {
-                    HeldPart::Model(slot) => serve(InSlot::Model(server.model(slot)?)),
-                    HeldPart::Generator(slot) => serve(InSlot::Generator(server.generator(slot)?)),
-                    _ => Ok(false),
-                }
-            });
+        let server = || self.server.try_borrow_mut().map_err(|_| busy());
+        let slots = || Ok(RefMut::map(server()?, |server| server.calls() as _));
+        if let Some(done) = lent.serve((part, operation), input, reply, slots)? {
+            return Ok(done);
         }
-        if lent.serve(operation, input, reply)? {
-            return Ok(true);
-        }
-        let mut server = self.server.try_borrow_mut().map_err(|_| busy())?;
+        let mut server = server()?;
         let server = server.calls();
         let request = Request::read(input)?;
         let round = |server: &dyn ServerCalls| -> Result<Round> {
@@ -465,17 +458,6 @@ impl Answers for LocalServer<'_, '_> {
         match operation {
             FL_WHO => reply.json(&server.who(request.slot()?))?,
             FL_WITH_EXAMPLES => reply.json(&server.with_examples(*request.at_least()?))?,
-            FL_PUBLIC => lent.say_public(server.public()?, reply)?,
-            FL_MODEL => {
-                let slot = request.slot()?;
-                server.model(slot)?;
-                reply.json(&lent.number(HeldPart::Model(slot.clone()))?)?;
-            }
-            FL_GENERATOR => {
-                let slot = request.slot()?;
-                server.generator(slot)?;
-                reply.json(&lent.number(HeldPart::Generator(slot.clone()))?)?;
-            }
             FL_READER => {
                 let reader = server.reader(request.slot()?);
                 reply.json(&lent.number(HeldPart::Reader(reader))?)?;

@@ -3,25 +3,22 @@
 #![expect(missing_docs, reason = "`Client` says what each does")]
 
 use crate::message::{self, AnyMessage, Erased, Ids};
+use crate::slot_calls::SlotCalls;
 use crate::{
-    AnyInbox, AnyMechanism, AnySelector, ClientId, Examples, Generator, LogEvent, Public, Result,
-    Round, Stream, Task, Trainer,
+    AnyInbox, AnyMechanism, AnySelector, ClientId, Examples, LogEvent, Result, Round, Stream,
+    Trainer,
 };
 use anyhow::ensure;
-use std::sync::Arc;
 
 /// See [`Client`](crate::Client) for what each does.
-pub trait ClientCalls: Send {
+pub trait ClientCalls: SlotCalls + Send {
     fn id(&self) -> ClientId;
     fn own(&self) -> &Examples;
     fn held_out(&self) -> Result<Examples>;
-    fn task(&self) -> &Task;
     /// The stream of the request.
     fn now(&self) -> &Stream;
     /// The number of the step that asks.
     fn round_number(&self) -> usize;
-    fn public(&self) -> Result<Option<Arc<Public>>>;
-    fn has(&self, slot: &str) -> bool;
     fn draw_private(&mut self, slot: &str) -> Result<()>;
     fn note(&mut self, text: String);
     fn measure(&mut self, name: &str, value: f64);
@@ -33,10 +30,8 @@ pub trait ClientCalls: Send {
             }
         }
     }
-    fn model(&mut self, slot: &str) -> Result<&mut dyn Trainer>;
     fn new_model(&self, slot: &str, index: u64) -> Result<Box<dyn Trainer>>;
     fn set_model(&mut self, slot: &str, model: Box<dyn Trainer>);
-    fn generator(&mut self, slot: &str) -> Result<&mut dyn Generator>;
     /// Does the exchange that it answers take place only once?
     fn answers_once(&self) -> bool {
         false

@@ -5,6 +5,7 @@ use super::calls::ClientCalls;
 use crate::exchange::{TRAINING_LOSS, label_in};
 use crate::message::{AnyMessage, Erased, Ids};
 use crate::privacy::{MinibatchSampling, NoiseSource, ReleaseNoise};
+use crate::slot_calls::SlotCalls;
 use crate::store::{States, Store};
 use crate::{
     AnyAggregator, AnyInbox, AnyMechanism, AnySelector, Budget, COUNTS, ClientId, Envelope,
@@ -207,6 +208,24 @@ impl ClientCore {
     }
 }
 
+impl SlotCalls for ClientCore {
+    fn has(&self, slot: &str) -> bool {
+        self.store.has(slot)
+    }
+    fn task(&self) -> &Task {
+        self.store.task()
+    }
+    fn public(&self) -> Result<Option<Arc<Public>>> {
+        Ok(self.public.clone())
+    }
+    fn model(&mut self, slot: &str) -> Result<&mut dyn Trainer> {
+        Ok(self.store.get::<Box<dyn Trainer>>(slot)?.as_mut())
+    }
+    fn generator(&mut self, slot: &str) -> Result<&mut dyn Generator> {
+        Ok(self.store.get::<Box<dyn Generator>>(slot)?.as_mut())
+    }
+}
+
 impl ClientCalls for ClientCore {
     fn id(&self) -> ClientId {
         self.id
@@ -232,20 +251,11 @@ impl ClientCalls for ClientCore {
             )
         })
     }
-    fn task(&self) -> &Task {
-        self.store.task()
-    }
     fn now(&self) -> &Stream {
         &self.now
     }
     fn round_number(&self) -> usize {
         self.round
-    }
-    fn public(&self) -> Result<Option<Arc<Public>>> {
-        Ok(self.public.clone())
-    }
-    fn has(&self, slot: &str) -> bool {
-        self.store.has(slot)
     }
     fn draw_private(&mut self, slot: &str) -> Result<()> {
         if self.has(slot) {
@@ -266,9 +276,6 @@ impl ClientCalls for ClientCore {
             self.measures.push((name.into(), value));
         }
     }
-    fn model(&mut self, slot: &str) -> Result<&mut dyn Trainer> {
-        Ok(self.store.get::<Box<dyn Trainer>>(slot)?.as_mut())
-    }
     fn new_model(&self, slot: &str, index: u64) -> Result<Box<dyn Trainer>> {
         let number = index.checked_add(1);
         let number =
@@ -277,9 +284,6 @@ impl ClientCalls for ClientCore {
     }
     fn set_model(&mut self, slot: &str, model: Box<dyn Trainer>) {
         self.store.put(slot, model);
-    }
-    fn generator(&mut self, slot: &str) -> Result<&mut dyn Generator> {
-        Ok(self.store.get::<Box<dyn Generator>>(slot)?.as_mut())
     }
     fn answers_once(&self) -> bool {
         self.once

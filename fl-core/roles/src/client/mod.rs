@@ -48,7 +48,7 @@ impl Client {
     }
 
     #[doc(hidden)]
-    pub fn calls_mut(&mut self) -> &mut dyn ClientCalls {
+    pub fn calls_mut(&mut self) -> &mut (dyn ClientCalls + 'static) {
         match &mut self.0 {
             ClientSide::Here(core) => &mut **core,
             ClientSide::Elsewhere(host) => &mut **host,

@@ -5,12 +5,12 @@
 #![expect(missing_docs, reason = "`Server` says what each does")]
 
 use crate::message::{AnyMessage, Erased, MessageType, Params};
+use crate::slot_calls::SlotCalls;
 use crate::{
-    AnyInbox, AnyPool, ClientId, ClientMessage, Cohort, FitReport, Generator, Protocol, Public,
-    Result, Round, Samples, SharedExecutor, Task, Trainer,
+    AnyInbox, AnyPool, ClientId, ClientMessage, Cohort, FitReport, Protocol, Result, Round,
+    Samples, SharedExecutor, Trainer,
 };
 use anyhow::bail;
-use std::sync::Arc;
 
 /// The message to each client.
 pub type Down<'a, 'd> = &'a (dyn Fn(ClientId) -> &'d (dyn AnyMessage + 'static) + Sync);
@@ -45,20 +45,15 @@ pub enum StepVerdict {
 }
 
 /// See [`Server`](crate::Server) for what each does, here and in the traits below.
-pub trait ServerCalls: Exchanges + Releases + Steps + Results {
-    fn has(&self, slot: &str) -> bool;
+pub trait ServerCalls: SlotCalls + Exchanges + Releases + Steps + Results {
     fn who(&self, slot: &str) -> Vec<String>;
-    fn task(&self) -> &Task;
     fn everyone(&self) -> Cohort;
     fn with_examples(&self, at_least: usize) -> Cohort;
     fn executor(&self) -> SharedExecutor;
     /// What the aggregator of this exchange combines.
     fn aggregated(&mut self, label: &str) -> Result<&'static MessageType>;
-    fn public(&self) -> Result<Option<Arc<Public>>>;
-    fn model(&mut self, slot: &str) -> Result<&mut dyn Trainer>;
     /// The model in this slot has trained.
     fn trained(&mut self, _slot: &str, _fitted: &FitReport) {}
-    fn generator(&mut self, slot: &str) -> Result<&mut dyn Generator>;
     fn reader(&self, slot: &str) -> ModelReader;
     fn select(
         &mut self,

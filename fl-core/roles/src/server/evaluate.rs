@@ -8,6 +8,7 @@ use crate::server::RunState;
 use crate::server::calls::{Results, ServerCalls};
 use crate::server::collector::reason;
 use crate::server::steps::PendingEvaluation;
+use crate::slot_calls::SlotCalls;
 use crate::{
     ClientId, Evaluation, Examples, Fault, Measurement, MeasurementOf, Problem, Result, Round,
     RunEvent, Samples, metrics, parametric,

@@ -37,7 +37,7 @@ impl<'h> Server<'h> {
     }
 
     #[doc(hidden)]
-    pub fn calls(&mut self) -> &mut dyn ServerCalls {
+    pub fn calls(&mut self) -> &mut (dyn ServerCalls + 'h) {
         self.0
     }
 }

@@ -3,6 +3,7 @@
 use crate::message::{AnyMessage, MessageType};
 use crate::server::RunState;
 use crate::server::calls::{ModelReader, Results, ServerCalls};
+use crate::slot_calls::SlotCalls;
 use crate::{
     AnyAggregator, AnyPool, AnySelector, ClientId, Cohort, FitReport, Generator, LogEvent, Public,
     Result, Robustness, Round, SharedExecutor, Stream, Task, Trainer,
@@ -65,19 +66,31 @@ impl RunState<'_> {
     }
 }
 
+impl SlotCalls for RunState<'_> {
+    fn has(&self, slot: &str) -> bool {
+        self.store.has(slot)
+    }
+    fn task(&self) -> &Task {
+        self.store.task()
+    }
+    fn public(&self) -> Result<Option<Arc<Public>>> {
+        Ok(self.host.public().cloned())
+    }
+    fn model(&mut self, slot: &str) -> Result<&mut dyn Trainer> {
+        Ok(self.store.get::<Box<dyn Trainer>>(slot)?.as_mut())
+    }
+    fn generator(&mut self, slot: &str) -> Result<&mut dyn Generator> {
+        Ok(self.store.get::<Box<dyn Generator>>(slot)?.as_mut())
+    }
+}
+
 impl ServerCalls for RunState<'_> {
     fn trained(&mut self, slot: &str, fitted: &FitReport) {
         let all = self.step.trained.entry(slot.into()).or_default();
         all.add(fitted);
     }
-    fn has(&self, slot: &str) -> bool {
-        self.store.has(slot)
-    }
     fn who(&self, slot: &str) -> Vec<String> {
         self.store.parts().who(&self.store.slot(slot))
-    }
-    fn task(&self) -> &Task {
-        self.store.task()
     }
     fn everyone(&self) -> Cohort {
         Cohort::everyone(self.host.roster().iter().map(|(id, _)| *id).collect())
@@ -98,15 +111,6 @@ impl ServerCalls for RunState<'_> {
         let used = spec.aggregator;
         let used = used.with_context(|| format!("exchange `{label}` declares no aggregator"))?;
         Ok(self.store.get::<Box<dyn AnyAggregator>>(used.slot)?.input())
-    }
-    fn public(&self) -> Result<Option<Arc<Public>>> {
-        Ok(self.host.public().cloned())
-    }
-    fn model(&mut self, slot: &str) -> Result<&mut dyn Trainer> {
-        Ok(self.store.get::<Box<dyn Trainer>>(slot)?.as_mut())
-    }
-    fn generator(&mut self, slot: &str) -> Result<&mut dyn Generator> {
-        Ok(self.store.get::<Box<dyn Generator>>(slot)?.as_mut())
     }
     fn reader(&self, slot: &str) -> ModelReader {
         self.model_reader(slot)
