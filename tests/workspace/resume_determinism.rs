@@ -95,10 +95,7 @@ impl Aggregator for Rounds {
         Ok(mean)
     }
     fn needs(&self) -> RequiredInputs {
-        RequiredInputs {
-            sent: true,
-            ..RequiredInputs::default()
-        }
+        RequiredInputs::SENT
     }
     counts!();
 }

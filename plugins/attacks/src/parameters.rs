@@ -79,10 +79,7 @@ impl<A: Forge> Aggregator for Attacker<A> {
     }
 
     fn needs(&self) -> RequiredInputs {
-        RequiredInputs {
-            sent: true,
-            ..RequiredInputs::default()
-        }
+        RequiredInputs::SENT
     }
 }
 

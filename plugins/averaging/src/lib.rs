@@ -60,13 +60,7 @@ impl Aggregator for Mean {
         self.weigh.needs()
     }
     fn claims(&self) -> Properties {
-        Properties {
-            order_free: true,
-            weight_scale_free: true,
-            within_hull: true,
-            of_mean: true,
-            ..Properties::default()
-        }
+        Properties::HULL.of_mean(true)
     }
 }
 plugin!(aggregator "mean" => Mean,
@@ -86,13 +80,7 @@ impl Aggregator for Median {
         Ok(inbox.median(&*round.exec))
     }
     fn claims(&self) -> Properties {
-        Properties {
-            order_free: true,
-            weight_free: true,
-            weight_scale_free: true,
-            within_hull: true,
-            ..Properties::default()
-        }
+        Properties::UNWEIGHTED
     }
     fn robustness(&self) -> Option<Robustness> {
         Some(Robustness::at_least(3))
@@ -121,13 +109,7 @@ impl Aggregator for TrimmedMean {
         }))
     }
     fn claims(&self) -> Properties {
-        Properties {
-            order_free: true,
-            weight_free: true,
-            weight_scale_free: true,
-            within_hull: true,
-            of_mean: self.trim == 0.0,
-        }
+        Properties::UNWEIGHTED.of_mean(self.trim == 0.0)
     }
     fn robustness(&self) -> Option<Robustness> {
         (self.trim > 0.0).then(|| Robustness::of_share(self.trim, 2, 1))

@@ -71,13 +71,7 @@ impl Aggregator for MeanOfClasses {
     }
 
     fn claims(&self) -> Properties {
-        Properties {
-            order_free: true,
-            weight_free: true,
-            weight_scale_free: true,
-            within_hull: true,
-            of_mean: false,
-        }
+        Properties::UNWEIGHTED
     }
 }
 plugin!(aggregator "mean-of-classes" => MeanOfClasses,

@@ -136,13 +136,7 @@ impl Aggregator for MeanOfFeatures {
     }
 
     fn claims(&self) -> Properties {
-        Properties {
-            order_free: true,
-            weight_free: true,
-            weight_scale_free: true,
-            within_hull: true,
-            of_mean: false,
-        }
+        Properties::UNWEIGHTED
     }
 }
 plugin!(aggregator "mean-of-features" => MeanOfFeatures, papers: ["Tan et al. 2022"]);

@@ -4,14 +4,6 @@ use fl_core::Weigh;
 use fl_core::message::SoftLabels;
 use fl_core::prelude::*;
 
-const CLAIMS: Properties = Properties {
-    order_free: true,
-    weight_scale_free: true,
-    weight_free: false,
-    within_hull: true,
-    of_mean: false,
-};
-
 macro_rules! mean_of_rows {
     ($part:ty, $claims:expr, $shape:expr) => {
         impl Aggregator for $part {
@@ -55,7 +47,7 @@ settings! {
         weigh: Weigh = Weigh::Uniform;
     }
 }
-mean_of_rows!(MeanLabels, CLAIMS, |_: &MeanLabels| Box::new(
+mean_of_rows!(MeanLabels, Properties::HULL, |_: &MeanLabels| Box::new(
     |_: &mut [f64]| {}
 ));
 plugin!(aggregator "mean-labels" => MeanLabels,
@@ -74,10 +66,7 @@ settings! {
 }
 mean_of_rows!(
     EntropyReduction,
-    Properties {
-        within_hull: false,
-        ..CLAIMS
-    },
+    Properties::SCALED,
     |this: &EntropyReduction| {
         let tau = this.temperature;
         Box::new(move |row: &mut [f64]| fl_core::loss::softmax(row, tau))

@@ -157,10 +157,7 @@ impl Aggregator for RobustLabels {
             // of equally far points the later is dropped first, so the order of the clients may
             // matter
             order_free: !matches!(self.rule, Rule::Spectral(_)),
-            weight_free: true,
-            weight_scale_free: true,
-            within_hull: true,
-            ..Properties::default()
+            ..Properties::UNWEIGHTED
         }
     }
 

@@ -67,12 +67,7 @@ impl Aggregator for Momentum {
     }
 
     fn claims(&self) -> Properties {
-        Properties {
-            order_free: true,
-            of_mean: true,
-            weight_scale_free: true,
-            ..Properties::default()
-        }
+        Properties::SCALED.of_mean(true)
     }
 
     // ANCHOR: state

@@ -62,11 +62,7 @@ impl Aggregator for QFairMean {
         }
     }
     fn claims(&self) -> Properties {
-        Properties {
-            order_free: true,
-            weight_scale_free: true,
-            ..Properties::default()
-        }
+        Properties::SCALED
     }
 }
 plugin!(aggregator "q-fair-mean" => QFairMean, aliases: ["q-fedavg", "q-ffl"],

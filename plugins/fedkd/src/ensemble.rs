@@ -249,10 +249,8 @@ impl Aggregator for ClassWeighted {
     }
     fn claims(&self) -> Properties {
         Properties {
-            order_free: true,
             weight_free: true,
-            weight_scale_free: true,
-            ..Properties::default()
+            ..Properties::SCALED
         }
     }
 }
@@ -278,13 +276,7 @@ impl Aggregator for MeanLogits {
         })))
     }
     fn claims(&self) -> Properties {
-        Properties {
-            order_free: true,
-            weight_free: true,
-            weight_scale_free: true,
-            within_hull: true,
-            of_mean: false,
-        }
+        Properties::UNWEIGHTED
     }
 }
 plugin!(aggregator "mean-logits" => MeanLogits,

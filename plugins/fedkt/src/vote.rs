@@ -84,11 +84,8 @@ settings! {
 }
 
 const CLAIMS: Properties = Properties {
-    order_free: true,
-    weight_scale_free: true,
     weight_free: true,
-    within_hull: false,
-    of_mean: false,
+    ..Properties::SCALED
 };
 
 impl Aggregator for MajorityVote {

@@ -128,11 +128,7 @@ impl Aggregator for NormBounding {
         }
     }
     fn claims(&self) -> Properties {
-        Properties {
-            order_free: true,
-            weight_scale_free: true,
-            ..Properties::default()
-        }
+        Properties::SCALED
     }
 }
 plugin!(aggregator "norm-bounding" => NormBounding,
@@ -202,17 +198,10 @@ impl Aggregator for Clipping {
         Ok(folded)
     }
     fn needs(&self) -> RequiredInputs {
-        RequiredInputs {
-            sent: true,
-            ..RequiredInputs::default()
-        }
+        RequiredInputs::SENT
     }
     fn claims(&self) -> Properties {
-        Properties {
-            order_free: true,
-            weight_scale_free: true,
-            ..Properties::default()
-        }
+        Properties::SCALED
     }
     fn save(&self) -> Vec<u8> {
         self.last

@@ -60,13 +60,6 @@ fn clipped(
     ParamsList::new(all?)
 }
 
-const NEEDS: RequiredInputs = RequiredInputs {
-    samples: false,
-    class_counts: false,
-    training_loss: false,
-    sent: true,
-};
-
 impl Aggregator for UpdateClipping {
     type In = Params;
     type Out = ParamsList;
@@ -75,7 +68,7 @@ impl Aggregator for UpdateClipping {
         clipped(round, inbox, |_| self.radius)
     }
     fn needs(&self) -> RequiredInputs {
-        NEEDS
+        RequiredInputs::SENT
     }
 }
 plugin!(aggregator "update-clipping" => UpdateClipping, papers: ["Allouah et al. 2024"]);
@@ -92,7 +85,7 @@ impl Aggregator for AdaptiveClipping {
         clipped(round, inbox, |longest| longest[k])
     }
     fn needs(&self) -> RequiredInputs {
-        NEEDS
+        RequiredInputs::SENT
     }
     fn robustness(&self) -> Option<Robustness> {
         (self.byzantine_share > 0.0).then(|| Robustness::of_share(self.byzantine_share, 2, 1))

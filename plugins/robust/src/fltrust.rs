@@ -72,10 +72,7 @@ impl Aggregator for Fltrust {
     }
 
     fn needs(&self) -> RequiredInputs {
-        RequiredInputs {
-            sent: true,
-            ..RequiredInputs::default()
-        }
+        RequiredInputs::SENT
     }
     fn robustness(&self) -> Option<Robustness> {
         Some(Robustness {

@@ -54,12 +54,7 @@ impl Aggregator for GeometricMedian {
     }
 
     fn claims(&self) -> Properties {
-        Properties {
-            order_free: true,
-            weight_scale_free: true,
-            within_hull: true,
-            ..Properties::default()
-        }
+        Properties::HULL
     }
 
     fn robustness(&self) -> Option<Robustness> {

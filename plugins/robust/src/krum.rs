@@ -97,14 +97,6 @@ fn mean_of(kept: &[usize], inbox: &Inbox<Params>, round: &Round) -> Params {
     inbox.weighted_mean(&weights, &*round.exec)
 }
 
-const CLAIMS: Properties = Properties {
-    order_free: true,
-    weight_free: true,
-    weight_scale_free: true,
-    within_hull: true,
-    of_mean: false,
-};
-
 impl Aggregator for Krum {
     type In = Params;
     type Out = Params;
@@ -116,7 +108,7 @@ impl Aggregator for Krum {
         Ok(mean_of(first, inbox, round))
     }
     fn claims(&self) -> Properties {
-        CLAIMS
+        Properties::UNWEIGHTED
     }
     fn robustness(&self) -> Option<Robustness> {
         robustness(self.byzantine_share, 2)
@@ -144,7 +136,7 @@ impl Aggregator for MultiKrum {
         Ok(mean_of(&kept, inbox, round))
     }
     fn claims(&self) -> Properties {
-        CLAIMS
+        Properties::UNWEIGHTED
     }
     fn robustness(&self) -> Option<Robustness> {
         robustness(self.byzantine_share, 2)
@@ -195,7 +187,7 @@ impl Aggregator for Bulyan {
         }))
     }
     fn claims(&self) -> Properties {
-        CLAIMS
+        Properties::UNWEIGHTED
     }
     fn robustness(&self) -> Option<Robustness> {
         robustness(self.byzantine_share, 4)

@@ -81,12 +81,7 @@ impl<R: Rule> Aggregator for ServerOptimiser<R> {
     }
 
     fn claims(&self) -> Properties {
-        Properties {
-            order_free: true,
-            weight_scale_free: true,
-            of_mean: true,
-            ..Properties::default()
-        }
+        Properties::SCALED.of_mean(true)
     }
 
     fn save(&self) -> Vec<u8> {

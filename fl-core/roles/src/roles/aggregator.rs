@@ -23,6 +23,35 @@ pub struct Properties {
     pub of_mean: bool,
 }
 
+impl Properties {
+    /// Neither the order of the senders nor a common factor of their weights affects the result.
+    pub const SCALED: Self = Self {
+        order_free: true,
+        weight_scale_free: true,
+        weight_free: false,
+        within_hull: false,
+        of_mean: false,
+    };
+
+    /// As [`Properties::SCALED`], and the result lies between the values sent: a weighted mean of
+    /// the answers.
+    pub const HULL: Self = Self {
+        within_hull: true,
+        ..Self::SCALED
+    };
+
+    /// As [`Properties::HULL`], without weights: a median or a plain mean of the answers.
+    pub const UNWEIGHTED: Self = Self {
+        weight_free: true,
+        ..Self::HULL
+    };
+
+    /// Returns these properties, and whether the result follows from the mean alone.
+    pub const fn of_mean(self, of_mean: bool) -> Self {
+        Self { of_mean, ..self }
+    }
+}
+
 /// How many answers a robust aggregator needs. Of `n` answers `f = floor(share n)` may be bad; it
 /// withstands them if `f` is at least 1 and `n >= per_bad f + besides`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -121,6 +150,16 @@ pub struct RequiredInputs {
     pub training_loss: bool,
     /// The message sent to clients, such as the global model ([`Round::sent`]). Costs no bytes.
     pub sent: bool,
+}
+
+impl RequiredInputs {
+    /// The message sent to clients alone.
+    pub const SENT: Self = Self {
+        samples: false,
+        class_counts: false,
+        training_loss: false,
+        sent: true,
+    };
 }
 
 crate::choices! {
