@@ -210,7 +210,7 @@ impl<'a> Checker<'a> {
     /// The data section, once the files that it names are known to be there.
     pub fn files<D: DataSection>(&mut self, mut data: D) -> Option<D> {
         let folder = Path::new(self.file).parent().unwrap_or(Path::new(""));
-        let problems = data.resolve(folder);
+        let problems = data.resolve(folder, self.catalogue);
         for (path, text) in &problems {
             let path: Vec<Step> = [key("data")].iter().chain(path).cloned().collect();
             self.note(&path, text);

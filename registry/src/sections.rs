@@ -1,5 +1,6 @@
 //! The sections of a spec that do not belong to a part or to the host.
 
+use crate::catalogue::Catalogue;
 use crate::package::{is_version, normalised};
 use crate::sealed_memfd::is_sha256;
 use crate::sinks::Sink;
@@ -44,9 +45,10 @@ pub trait DataSection: Settings {
     fn own_tests(&self) -> bool {
         false
     }
-    /// Settles what depends on where the spec is (`folder`) and on files that the section names.
-    /// Returns what is wrong, such as a file that is missing: where below `data`, and the mistake.
-    fn resolve(&mut self, _folder: &Path) -> Vec<(Vec<Step>, String)> {
+    /// Settles what depends on where the spec is (`folder`), and on files that the section names,
+    /// among them models of the parts of a catalogue. Returns what is wrong, such as a file that is
+    /// missing: where below `data`, and the mistake.
+    fn resolve(&mut self, _folder: &Path, _parts: &Catalogue) -> Vec<(Vec<Step>, String)> {
         Vec::new()
     }
 }

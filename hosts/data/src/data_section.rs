@@ -5,9 +5,10 @@ use crate::features::Features;
 use crate::public_size::{most, taken};
 use crate::section::DataSpec;
 use crate::split_spec::Split;
+use fl_core::settings::Step;
 use fl_core::{Examples, Stream, Task};
 use fl_data_kit::{data_dir, dataset::Problem};
-use fl_registry::DataSection;
+use fl_registry::{Catalogue, DataSection};
 use std::path::Path;
 
 impl DataSection for DataSpec {
@@ -59,7 +60,9 @@ impl DataSection for DataSpec {
             return None;
         }
         let stream = Stream::root(seed).child("data", 0);
-        let built = build(self, &data_dir(None), &stream).ok()?;
+        let mut plain = self.clone();
+        plain.features = None;
+        let built = build(&plain, &data_dir(None), &stream).ok()?;
         Some(built.clients.iter().map(Examples::len).collect())
     }
 
@@ -67,7 +70,20 @@ impl DataSection for DataSpec {
         self.test.is_some()
     }
 
-    fn resolve(&mut self, folder: &Path) -> Vec<Problem> {
-        DataSpec::resolve(self, folder)
+    fn resolve(&mut self, folder: &Path, catalogue: &Catalogue) -> Vec<Problem> {
+        let loaded = self
+            .features
+            .as_mut()
+            .map(|how| how.load(folder, catalogue));
+        let wrong = loaded.and_then(Result::err).map(|error| {
+            // without it the rest can be checked
+            self.features = None;
+            let at = ["features", "kept-model", "file"].map(|key| Step::Key(key.into()));
+            (at.to_vec(), format!("{error:#}"))
+        });
+        wrong
+            .into_iter()
+            .chain(DataSpec::resolve(self, folder))
+            .collect()
     }
 }

@@ -1,14 +1,17 @@
-//! New inputs that are computed from the old ones: random features, and principal components of
-//! public rows.
+//! New inputs that are computed from the old ones: random features, principal components of public
+//! rows, and features of a model that another run kept.
 
+use crate::kept_model::{FrozenModel, KeptModel};
 use anyhow::{Context, Result, bail, ensure};
 use fl_core::portable::{add_product, product};
 use fl_core::settings::above;
 use fl_core::{Inputs, Samples, Stream, Task, TaskKind};
 use fl_linalg::symmetric_eigen;
+use fl_registry::Catalogue;
 use ndarray::{Array1, Array2, ArrayView2, Axis, s};
 use sha2::{Digest, Sha256};
 use std::f64::consts::TAU;
+use std::path::Path;
 use std::sync::Arc;
 
 /// Rows that are computed at a time.
@@ -43,6 +46,9 @@ fl_core::choices! {
         /// The principal components of the public samples, so `public` is needed. The clients' rows
         /// have no part in them.
         PrincipalComponents(PrincipalComponents) = "principal-components",
+        /// The output of the layer before the last of a model that another run kept, such as a
+        /// network that learnt public rows. It stays as it is.
+        KeptModel(KeptModel) = "kept-model",
     }
 }
 
@@ -82,11 +88,31 @@ fl_core::settings! {
 
 impl Features {
     /// Number of features.
-    fn width(&self) -> usize {
-        match self {
+    fn width(&self) -> Result<usize> {
+        Ok(match self {
             Self::RandomFourier(of) => of.width,
             Self::RandomRelu(of) => of.width,
             Self::PrincipalComponents(of) => of.width,
+            Self::KeptModel(of) => of.frozen()?.width,
+        })
+    }
+
+    /// The kept model that it is, if it is one.
+    pub fn kept_model(&self) -> Option<&KeptModel> {
+        match self {
+            Self::KeptModel(of) => Some(of),
+            _ => None,
+        }
+    }
+
+    /// Loads a kept model, by the parts of `catalogue`; its path is relative to `folder`.
+    ///
+    /// # Errors
+    /// If it cannot be loaded, or has no features.
+    pub(crate) fn load(&mut self, folder: &Path, catalogue: &Catalogue) -> Result<()> {
+        match self {
+            Self::KeptModel(of) => of.load(folder, catalogue),
+            _ => Ok(()),
         }
     }
 
@@ -99,7 +125,20 @@ impl Features {
         if let TaskKind::Pixels { .. } | TaskKind::Image { .. } = of.kind {
             bail!("features have no pixels to predict; leave it out");
         }
-        let (width, inputs) = (self.width(), of.width());
+        let (width, inputs) = (self.width()?, of.width());
+        let task = Task {
+            input: vec![width],
+            kind: of.kind,
+        };
+        if let Self::KeptModel(kept) = self {
+            let due = &kept.frozen()?.input;
+            ensure!(
+                of.input == *due,
+                "the kept model takes inputs of shape {due:?}, and rows of this run have {:?}; give this run the inputs of the model",
+                of.input
+            );
+            return Ok(task);
+        }
         if let Self::PrincipalComponents(_) = self {
             ensure!(
                 width <= inputs && inputs <= MOST,
@@ -113,10 +152,7 @@ impl Features {
             gigabytes(weights, size_of::<f64>()),
             gigabytes(MOST_WEIGHTS, size_of::<f64>())
         );
-        Ok(Task {
-            input: vec![width],
-            kind: of.kind,
-        })
+        Ok(task)
     }
 
     /// Whether it is computed from public samples.
@@ -129,7 +165,7 @@ impl Features {
     /// # Errors
     /// If the public samples have fewer components than are wanted.
     pub(crate) fn map(&self, inputs: usize, public: Option<&Samples>) -> Result<FeatureMap> {
-        let width = self.width();
+        let width = self.width()?;
         let random = |seed: u64, scale: f64| {
             let stream = Stream::root(seed).child("random-features", inputs as u64);
             let mut draws = stream.child("weights", 0).draws();
@@ -142,27 +178,28 @@ impl Features {
         match self {
             Self::RandomFourier(of) => {
                 let (weights, offsets) = random(of.seed, of.scale);
-                Ok(FeatureMap {
+                Ok(FeatureMap::Product(Product {
                     centre: none,
                     weights,
                     last: Last::Cosine(offsets),
-                })
+                }))
             }
-            Self::RandomRelu(of) => Ok(FeatureMap {
+            Self::RandomRelu(of) => Ok(FeatureMap::Product(Product {
                 centre: none,
                 weights: random(of.seed, 1.0).0,
                 last: Last::Rectifier,
-            }),
+            })),
             Self::PrincipalComponents(of) => {
                 let public = public.context("principal components are of public samples")?;
-                of.map(public)
+                of.map(public).map(FeatureMap::Product)
             }
+            Self::KeptModel(of) => Ok(FeatureMap::Model(of.frozen()?.clone())),
         }
     }
 }
 
 impl PrincipalComponents {
-    fn map(&self, public: &Samples) -> Result<FeatureMap> {
+    fn map(&self, public: &Samples) -> Result<Product> {
         let (rows, inputs) = (public.len(), public.width());
         let all: Vec<usize> = (0..rows).collect();
         let mut centre = Array1::<f64>::zeros(inputs);
@@ -200,7 +237,7 @@ impl PrincipalComponents {
             }
             to.assign(&vector.mapv(|v| v * factor));
         }
-        Ok(FeatureMap {
+        Ok(Product {
             centre,
             weights,
             last: Last::Nothing,
@@ -229,9 +266,9 @@ enum Last {
     Nothing,
 }
 
-/// A map of inputs to features: a product with weights, and a function of each number.
+/// A product with weights, and a function of each number.
 #[derive(Clone, Debug)]
-pub struct FeatureMap {
+pub struct Product {
     /// What is taken away from the inputs.
     centre: Array1<f64>,
     /// `inputs x features`
@@ -239,21 +276,7 @@ pub struct FeatureMap {
     last: Last,
 }
 
-impl FeatureMap {
-    /// The SHA-256 of its numbers, in hexadecimal, if public samples decide them; `None` if the
-    /// settings do.
-    pub fn hash(&self) -> Option<String> {
-        let Last::Nothing = self.last else {
-            return None;
-        };
-        let mut hash = Sha256::new();
-        for number in self.centre.iter().chain(&self.weights) {
-            hash.update(number.to_le_bytes());
-        }
-        let hash: [u8; 32] = hash.finalize().into();
-        Some(fl_core::hex(&hash))
-    }
-
+impl Product {
     /// The features of these rows, `rows x features`.
     fn of(&self, rows: &ArrayView2<'_, f64>) -> Array2<f32> {
         let mut all = product((rows - &self.centre).view(), self.weights.view());
@@ -268,12 +291,67 @@ impl FeatureMap {
         }
         all.mapv(|v| v as f32)
     }
+}
+
+/// A map of inputs to features.
+#[derive(Clone, Debug)]
+pub enum FeatureMap {
+    /// A product with weights.
+    Product(Product),
+    /// A kept model.
+    Model(FrozenModel),
+}
+
+impl FeatureMap {
+    /// The SHA-256 of its numbers or of its model, in hexadecimal, if public samples or a file
+    /// decide them; `None` if the settings do.
+    pub fn hash(&self) -> Option<String> {
+        let Product {
+            centre,
+            weights,
+            last: Last::Nothing,
+        } = (match self {
+            Self::Product(of) => of,
+            Self::Model(of) => return Some(of.sha256.clone()),
+        })
+        else {
+            return None;
+        };
+        let mut hash = Sha256::new();
+        for number in centre.iter().chain(weights) {
+            hash.update(number.to_le_bytes());
+        }
+        let hash: [u8; 32] = hash.finalize().into();
+        Some(fl_core::hex(&hash))
+    }
+
+    /// Number of inputs, and of features.
+    fn dim(&self) -> (usize, usize) {
+        match self {
+            Self::Product(of) => of.weights.dim(),
+            Self::Model(of) => (of.input.iter().product(), of.width),
+        }
+    }
+
+    /// The features of these rows, of which there are `most` at most.
+    fn of(&self, all: &Samples, rows: &[usize], most: usize) -> Result<Array2<f32>> {
+        match self {
+            Self::Product(of) => Ok(of.of(&values(all, rows).view())),
+            Self::Model(of) => {
+                // the last bits of PyTorch may depend on the size of a batch, and a node has fewer rows
+                let filled: Vec<usize> = rows.iter().copied().cycle().take(most).collect();
+                let features = of.of(&all.pick(&filled))?;
+                Ok(features.slice_move(s![..rows.len(), ..]))
+            }
+        }
+    }
 
     /// Puts features in the place of the inputs of these views; sets that they share they still
     /// share, and rows keep their ids. Rows that no view shows become 0.
     ///
     /// # Errors
-    /// If they have another number of inputs, or the features of all would be too large.
+    /// If they have another number of inputs, the features of all would be too large, or a model
+    /// fails.
     pub fn apply(&self, mut views: Vec<&mut Samples>) -> Result<()> {
         let mut sets: Vec<&Arc<Inputs>> = Vec::new();
         for view in &views {
@@ -282,7 +360,7 @@ impl FeatureMap {
             }
         }
         let rows: usize = sets.iter().map(|set| set.len()).sum();
-        let width = self.weights.ncols();
+        let (inputs, width) = self.dim();
         let all = rows.saturating_mul(width);
         ensure!(
             all <= MOST_FEATURES,
@@ -292,7 +370,6 @@ impl FeatureMap {
         );
         while let Some(first) = views.first() {
             let old = first.inputs().clone();
-            let inputs = self.weights.nrows();
             ensure!(
                 old.width() == inputs,
                 "rows have {} inputs, and the features are of {inputs}",
@@ -310,9 +387,9 @@ impl FeatureMap {
             shown.dedup();
             let all = Samples::all(old);
             let mut new = Array2::<f32>::zeros((all.len(), width));
-            let batch = (MOST_READ / inputs.max(1)).clamp(1, BATCH);
-            for batch in shown.chunks(batch) {
-                let features = self.of(&values(&all, batch).view());
+            let most = (MOST_READ / inputs.max(1)).clamp(1, BATCH);
+            for batch in shown.chunks(most) {
+                let features = self.of(&all, batch, most).context("`features`")?;
                 for (row, features) in batch.iter().zip(features.rows()) {
                     new.slice_mut(s![*row, ..]).assign(&features);
                 }

@@ -12,6 +12,7 @@
 use crate::domains::Domains;
 use crate::feature_noise::FeatureNoise;
 use crate::features::Features;
+use crate::kept_model::KeptModel;
 use crate::partition::{check_covering, check_first_classes, class_blocks};
 use crate::public::{Public, PublicFrom};
 use crate::public_size::too_many;
@@ -260,12 +261,21 @@ impl DataSpec {
 
     /// Every file that the data are read from, as far as it is there; `dir` is the data directory.
     pub fn paths(&self, dir: &Path) -> Vec<PathBuf> {
-        self.sets().flat_map(|set| set.paths(dir)).collect()
+        let kept = self.kept_model().into_iter().flat_map(KeptModel::paths);
+        let sets = self.sets().flat_map(|set| set.paths(dir));
+        sets.chain(kept).collect()
     }
 
-    /// The folders of the runs that made rows of it from clients' rows.
+    /// The kept model of another run whose features take the place of the inputs.
+    pub fn kept_model(&self) -> Option<&KeptModel> {
+        self.features.as_ref()?.kept_model()
+    }
+
+    /// The folders of the runs that made rows or features of it from clients' rows.
     pub fn made_by(&self) -> impl Iterator<Item = &Path> {
-        self.sets().filter_map(SetSpec::made_by)
+        let kept = self.kept_model().filter(|of| !of.is_public);
+        let kept = kept.and_then(KeptModel::run);
+        self.sets().filter_map(SetSpec::made_by).chain(kept)
     }
 
     /// Which published file is not in the data directory `dir`, and where to get it, before

@@ -11,7 +11,7 @@ use fl_core::{
     Examples, ExchangeSpec, InitialModel, LabelScale, Labels, Parts, Protocol, Role, Task,
     TaskKind, Trainer, first_names,
 };
-use fl_data::{Assembled, DataSpec, FeatureMap, Split};
+use fl_data::{Assembled, DataSpec, FeatureMap, KeptModel, Split};
 use fl_data_kit::column_match::{is_input, told_apart};
 use fl_privacy::Plan;
 use fl_registry::{DataSection as _, Document, Mistakes, Spec, any_make};
@@ -105,6 +105,7 @@ fn check_with_data(
     let needed = spec.data.test.is_some()
         || (made && spec.data.split().draws_again())
         || protocol.declare().loads.is_some()
+        || spec.data.kept_model().is_some()
         || protocol.exchanges().iter().any(steps);
     if spec.data.is_read() || (needed && spec.data.missing(dir).is_none()) {
         let data = prepare::data_with_notes(spec, dir, warn)?;
@@ -122,11 +123,12 @@ fn check_with_data(
 /// Checks a spec with its data.
 ///
 /// # Errors
-/// If the model that it starts from has other classes, columns or scales, or does not fit; if no
-/// client ever draws a row.
+/// If the model that it starts from has other classes, columns or scales, or does not fit; if the
+/// model of its features has other columns or scales; if no client ever draws a row.
 pub fn check_data(spec: &Spec<DataSpec>, data: &Assembled) -> anyhow::Result<DataNotes> {
     let protocol = spec.make_protocol(&protocol_context(spec, &data.task))?;
     let mut notes = check_lots(spec, data, protocol.as_ref())?;
+    check_features(spec, data)?;
     if let Some(initial) = protocol.declare().loads {
         let parts = spec.parts.in_slots(protocol.slots());
         notes
@@ -137,7 +139,7 @@ pub fn check_data(spec: &Spec<DataSpec>, data: &Assembled) -> anyhow::Result<Dat
 }
 
 /// What the inputs and outputs of a run's models stand for; `run.json` has it.
-#[derive(Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Meaning {
     /// The data set.
     set: String,
@@ -155,7 +157,7 @@ struct Meaning {
     /// What the inputs are put through after that.
     #[serde(default)]
     features: Option<serde_json::Value>,
-    /// The hash of these features, if public samples decide them.
+    /// The hash of these features, if public samples or a kept model decide them.
     #[serde(default)]
     components: Option<String>,
     /// The scale of each number to predict.
@@ -266,12 +268,12 @@ impl Meaning {
             let told = |of: &Option<String>| match of {
                 Some(hash) => {
                     let first = hash.get(..12).unwrap_or(hash);
-                    format!("principal components with the SHA-256 {first}..")
+                    format!("features with the SHA-256 {first}..")
                 }
-                None => "principal components that are not known".into(),
+                None => "features that are not known".into(),
             };
             let advice =
-                "give this run the public samples of the model, which decide the components";
+                "give this run the public samples, or the kept model, that decided the features";
             return Some([
                 told(&kept.components),
                 told(&self.components),
@@ -333,6 +335,40 @@ pub(crate) fn describe(
 ) -> anyhow::Result<()> {
     manifest.meaning = Some(serde_json::to_value(Meaning::new(spec, data))?);
     Ok(())
+}
+
+/// Checks that the kept model of the run's features learnt inputs as this run has them.
+fn check_features(spec: &Spec<DataSpec>, data: &Assembled) -> anyhow::Result<()> {
+    let run = spec.data.kept_model().and_then(KeptModel::run);
+    let kept = run.map(Manifest::meaning_in).transpose()?.flatten();
+    let Some(kept) = kept.map(serde_json::from_value::<Meaning>).transpose()? else {
+        return Ok(());
+    };
+    let who = "data.features.kept-model.file: the model";
+    if kept.features.is_some() {
+        return Err(NotRun::usage(format!(
+            "{who} learnt features (`data.features` of its run), and not the inputs that this run has; name a model without"
+        )));
+    }
+    // what it learnt of them does not matter
+    let Meaning {
+        columns,
+        texts,
+        scale,
+        ..
+    } = Meaning::new(spec, data);
+    let now = Meaning {
+        columns,
+        texts,
+        scale,
+        ..kept.clone()
+    };
+    match now.differs(&kept) {
+        Some([then, now, advice]) => Err(NotRun::usage(format!(
+            "{who} is for {then}, and this run has {now}; {advice}"
+        ))),
+        None => Ok(()),
+    }
 }
 
 /// Checks the model in `file` that the run starts from; returns a note if its classes are unknown.

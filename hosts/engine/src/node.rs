@@ -191,6 +191,10 @@ mod tests {
                 "data.set.files.train.0",
             ),
             ("data.set={made: {run: runs}}", "data.set.made.run"),
+            (
+                "data.features={kept-model: {file: runs/x-1/models/model}}",
+                "data.features.kept-model.file",
+            ),
             ("data={set: /etc/passwd, clients: 2}", "data.set"),
             (
                 "data.public={from: {set: {images: {folder: x}}}}",

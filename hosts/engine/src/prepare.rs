@@ -6,7 +6,7 @@ use anyhow::{Context, ensure};
 use fl_core::privacy::{Noise, NoiseSource};
 use fl_core::regular_file::open_regular;
 use fl_core::{BuildContext, Public, Stream, Task};
-use fl_data::{Assembled, DataSpec, PublicSamples};
+use fl_data::{Assembled, DataSpec, KeptModel, PublicSamples};
 use fl_files::FileHash;
 use fl_privacy::RowKey;
 use fl_registry::{Catalogue, Document, Mistakes, NO_LEVELS, SessionPart, Spec};
@@ -218,7 +218,9 @@ pub fn manifest(
 /// The parts of a spec that exist in this process only.
 pub(crate) fn session_parts(spec: &Spec<DataSpec>) -> anyhow::Result<Vec<SessionPart>> {
     let parts = spec.parts.iter().map(|part| part.decl);
+    let kept = spec.data.kept_model().and_then(KeptModel::part);
     let all = spec.stages.iter().map(|of| of.protocol).chain(parts);
+    let all = all.chain(kept);
     fl_registry::session_parts(all, spec.libraries.iter())
 }
 

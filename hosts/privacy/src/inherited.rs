@@ -1,4 +1,4 @@
-//! What a run released whose made inputs another run uses.
+//! What a run released whose made inputs, or whose model's features, another run uses.
 
 use crate::record::Reservation;
 use crate::rows::{DataId, RowKey, user_key};
@@ -11,7 +11,7 @@ use fl_registry::Spec;
 use fl_report::Run;
 use fl_sim::{Releases, as_event};
 
-/// Adds to `data` what the runs released that made rows of it. `pooled` says whether the run pools
+/// Adds to `data` what the runs released that made rows or features of it. `pooled` says whether the run pools
 /// the rows of all clients. Readers of such a run may have these
 /// rows, and every observer of this run sees results of them.
 ///
@@ -25,7 +25,7 @@ pub fn inherit(spec: &Spec<DataSpec>, data: &mut Assembled, pooled: bool) -> any
         let run = folder.display();
         if spec.budget.is_some() {
             bail!(
-                "budget: it counts the releases of this run only, and {run} released what its made inputs show; leave `budget` out"
+                "budget: it counts the releases of this run only, and {run} released what its made inputs or its model show; leave `budget` out"
             );
         }
         let own = rows(spec, &RowKey::of_user()?, data, pooled);
@@ -38,7 +38,7 @@ pub fn inherit(spec: &Spec<DataSpec>, data: &mut Assembled, pooled: bool) -> any
                     .extend(all.map(as_event).map(|event| shown(&event)));
             }
             Err(why) => data.inferred.push(format!(
-                "the run in {run} made samples from clients' rows, {why}"
+                "the run in {run} made samples or features from clients' rows, {why}"
             )),
         }
     }

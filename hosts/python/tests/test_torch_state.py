@@ -5,6 +5,7 @@ from pathlib import Path
 
 import fl
 import fl.testing
+import numpy as np
 import pytest
 from conftest import QUICK, with_part
 from test_state import WAYS
@@ -48,6 +49,24 @@ def test_moon_is_not_fedavg_and_its_memory_counts(fedavg):
     fl.trainer("torch-forgetful-moon")(type("Forgets", (torch_parts.Moon,), {"fit": forgets, "__doc__": "Forgets."}))
     digest = {use: fl.run(fedavg, with_part("model", use), quiet=True).digest for use in ("torch-moon", "torch-plain", "torch-forgetful-moon")}
     assert len(set(digest.values())) == 3, digest
+
+
+def test_exact_features_of_a_kept_network_have_one_digest_in_five_ways(fedavg):
+    spec = named(fedavg, "torch-plain", True)
+    body = fl.run(spec, out="body", quiet=True)
+    kept = {"kept-model": {"file": str(Path("body/models/model").absolute())}}
+    # `plugins` still names the module of the kept network
+    head = fl.check(spec, {**with_part("model", "linear"), "data.features": kept})
+    found = fl.testing.ways(head)
+    assert len(found) == 5 and len(set(found.values())) == 1, found
+    results = fl.run(head, quiet=True)
+    assert results.metrics["accuracy"] > body.metrics["accuracy"] - 0.1
+    # scores are a last layer on what the network computes
+    rows = torch.randn(7, 8)
+    features = body.model().module()[:3](rows).detach().numpy()
+    last = {value.ndim: value for value in results.model().arrays().values()}
+    weight = last[2] if last[2].shape[0] == 16 else last[2].T
+    np.testing.assert_allclose(results.model().predict(rows.numpy()), features @ weight + last[1], atol=1e-5)
 
 
 @pytest.mark.filterwarnings("ignore:schedule")

@@ -234,9 +234,8 @@ fn a_kept_model_of_another_scale_or_order_of_numbers_is_refused_by_a_check() {
     let said = flat(&said);
     assert!(
         code == 2
-            && said
-                .contains("components/models/model is for principal components with the SHA-256 ")
-            && said.contains("give this run the public samples of the model"),
+            && said.contains("components/models/model is for features with the SHA-256 ")
+            && said.contains("give this run the public samples, or the kept model,"),
         "{said}"
     );
 }

@@ -23,6 +23,7 @@ mod golden;
 mod hostile;
 mod inside;
 mod isolation;
+mod kept_features;
 mod kills;
 mod ledger;
 mod library;

@@ -524,9 +524,12 @@ fn exact_nodes_measure_on_test_rows_of_their_own_as_one_process_does() {
         .replace("TRAIN", "all.csv")
         .replace("test: all.csv, ", "");
     let open = format!("data.public={{from: {{set: {open}}}}}");
+    let net = "parts.model={use: dfdx, net: [linear: 5, relu, outputs]}";
+    out(dir, &["run", "here.yaml", "--set", net, "--out", "body"]);
     for features in [
         "{random-fourier: {width: 9, scale: 2}}",
         "{principal-components: {width: 2, whiten: true}}",
+        "{kept-model: {file: body/models/model}}",
     ] {
         let set = format!("data.features={features}");
         let more = ["--set", &set, "--set", &open, "--out"];
