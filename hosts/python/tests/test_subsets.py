@@ -9,7 +9,7 @@ import fl.testing
 import numpy as np
 import pytest
 from conftest import QUICK
-from test_data import SPEC
+from test_data import SPEC, clients, rows
 
 torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
@@ -314,3 +314,80 @@ def test_lora_sends_a_tenth_and_learns():
     mean, product, ranks = adapters
     assert len({one.digest for one in adapters}) == 3 and 0.9 < product.metrics["aggregator.kept"] <= 1 and "aggregator.kept" not in mean.metrics
     assert 0.5 < ranks.metrics["aggregator.kept"] <= 1
+
+
+# ---- `share` of a spec: groups of parameters by their names
+
+
+def shares(groups, out=None, **how):
+    """Two rounds of one step on all rows, with what the aggregator sees and the first parameters."""
+    seen, first = [], {}
+
+    @fl.trainer("share-net")
+    class Net(fl.torch.Trainer):
+        """Two layers."""
+
+        lr: Annotated[float, "Learning rate.", fl.between(gt=0)] = 0.5
+
+        def net(self):
+            return nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 3))
+
+        def fit(self, x, target, how, stream):
+            if not first and not self._fl_made.alone:  # not a copy, which tries what the client does
+                first.update({name: value.copy() for name, value in self.params().items()})
+            return super().fit(x, target, how, stream)
+
+    @fl.aggregator("share-mean")
+    class Mean:
+        """The mean, which tells the names of what came."""
+
+        def aggregate(self, round, inbox):
+            seen.extend(tuple(sorted(mail)) for mail in inbox)
+            return inbox.mean()
+
+    protocol = {"use": "fedavg", "share": groups, "rounds": 2, "keep-clients": True, "local": {"steps": 1, "batch": 30}}
+    spec = {**SPEC, "protocol": protocol, "parts": {"model": {"use": "share-net"}, "aggregator": {"use": "share-mean"}}}
+    data = {"train": clients(), "test": rows(20, 9)}
+    results = fl.run(spec, data=data, quiet=True, threads=1, out=out, **how)
+    if results.stopped:
+        results = fl.run(resume=results.folder, data=data, quiet=True, threads=1)
+    return results, seen, first
+
+
+@pytest.mark.parametrize("groups, shared", [(["body"], "0."), (["head"], "2."), (["2"], "2.")], ids=str)
+def test_close_share_sends_its_names_alone_as_in_plain_pytorch(groups, shared, tmp_path):
+    results, seen, first = shares(groups)
+    names = tuple(sorted(name for name in first if name.startswith(shared)))
+    assert set(seen) == {names} and len(seen) == 6 and len(names) == 2 and len(first) == 4
+    leaves = sum(first[name].size for name in names)
+    # the whole network goes to each client once
+    whole = sum(value.size for value in first.values())
+    assert results.bytes == {"up": 2 * 3 * leaves * 4, "down": 3 * (2 * leaves + whole) * 4}
+
+    nets = []
+    for _ in range(3):
+        net = nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 3))
+        net.load_state_dict({name: torch.from_numpy(value) for name, value in first.items()})
+        nets.append(net)
+    for round in range(2):
+        if round:
+            mean = {name: sum(net.state_dict()[name] for net in nets) / 3 for name in names}
+            for net in nets:
+                net.load_state_dict(mean, strict=False)
+        for net, (x, y) in zip(nets, clients().values(), strict=True):
+            optimiser = torch.optim.SGD(net.parameters(), 0.5)
+            nn.functional.cross_entropy(net(torch.from_numpy(x)), torch.from_numpy(y)).backward()
+            optimiser.step()
+            optimiser.zero_grad()
+    for client, net in enumerate(nets):
+        found = results.model("model", client).arrays()
+        for name, value in net.state_dict().items():
+            assert np.allclose(found[name], value, atol=1e-6), (client, name)
+    # what is private is each client's own, and lives on after a stop
+    private = next(name for name in first if name not in names)
+    assert not np.allclose(*(results.model("model", client).arrays()[private] for client in (0, 1)))
+    again, _, _ = shares(groups, tmp_path / "stopped", stop_after=1)
+    assert again.digest == results.digest
+    for client in range(3):
+        one, other = (of.model("model", client).arrays() for of in (results, again))
+        assert all(np.array_equal(one[name], other[name]) for name in first)
