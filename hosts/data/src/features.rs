@@ -338,7 +338,7 @@ impl FeatureMap {
         match self {
             Self::Product(of) => Ok(of.of(&values(all, rows).view())),
             Self::Model(of) => {
-                // the last bits of PyTorch may depend on the size of a batch, and a node has fewer rows
+                // PyTorch's last bits may depend on the size of a batch, and a node has fewer rows
                 let filled: Vec<usize> = rows.iter().copied().cycle().take(most).collect();
                 let features = of.of(&all.pick(&filled))?;
                 Ok(features.slice_move(s![..rows.len(), ..]))

@@ -11,9 +11,9 @@ use fl_registry::Spec;
 use fl_report::Run;
 use fl_sim::{Releases, as_event};
 
-/// Adds to `data` what the runs released that made rows or features of it. `pooled` says whether the run pools
-/// the rows of all clients. Readers of such a run may have these
-/// rows, and every observer of this run sees results of them.
+/// Adds to `data` what the runs released that made rows or features of it. `pooled` says whether the
+/// run pools the rows of all clients. Readers of such a run may have these rows, or the model of
+/// the features, and every observer of this run sees results of them.
 ///
 /// # Errors
 /// If such a run is not done, or the spec has a budget, which counts the releases of one run only.
