@@ -59,12 +59,6 @@ pub fn report(args: &ReportArgs, catalogue: &Catalogue) -> Done {
             fl_report::MOST
         )));
     }
-    for dir in &args.dirs {
-        // a folder that cannot be written can still be read
-        if let Err(error) = fl_engine::tidy(dir) {
-            say(format_args!("note: {}: {error:#}", dir.display()));
-        }
-    }
     let runs = open(&args.dirs)?;
     let out = match (&args.out, &args.dirs[..]) {
         (Some(out), _) => out.clone(),
@@ -103,7 +97,12 @@ pub fn report(args: &ReportArgs, catalogue: &Catalogue) -> Done {
     if let Some(dir) = &args.paper {
         std::fs::create_dir_all(dir).with_context(|| format!("making {}", dir.display()))?;
     }
-    fl_files::write(&out, page.as_bytes())?;
+    // the user has named the one, and another user may have made the folder of the other
+    let write = match &args.out {
+        Some(_) => fl_files::write,
+        None => fl_files::write_unlinked,
+    };
+    write(&out, page.as_bytes())?;
     let mut written = vec![out];
     if let Some(dir) = &args.paper {
         written.extend(paper(dir, &runs, (&page, joint), catalogue)?);

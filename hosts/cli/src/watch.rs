@@ -73,6 +73,6 @@ impl State {
     fn page(&self, folder: &Path, going: bool) -> anyhow::Result<()> {
         let run = Run::open_brief(folder)?;
         let page = fl_report::watch_page(&run, &self.clock, going);
-        fl_files::write(&folder.join(PAGE), page.as_bytes())
+        fl_files::write_unlinked(&folder.join(PAGE), page.as_bytes())
     }
 }

@@ -102,8 +102,11 @@ pub fn execute(
     };
     // what the ledger refuses leaves no folder
     let plan = accounts.then(|| Plan::new(spec, &data)).transpose()?;
-    let spending = spending(spec, &folder, &data, plan.as_ref())?;
     let signer = signer(options.sign.clone())?;
+    if let Folder::Stopped(paused) = &folder {
+        paused.check_signer(signer.as_ref())?;
+    }
+    let spending = spending(spec, &folder, &data, plan.as_ref())?;
     let yaml = spec.yaml()?;
     let files = prepare::data_files(&spec.data, &options.data_dir)?;
     let hashes: Vec<String> = files.iter().map(|file| file.sha256.clone()).collect();

@@ -23,10 +23,7 @@ pub(crate) fn finish(folder: &Path) -> anyhow::Result<()> {
 }
 
 /// Removes what the process of a run that is done has left in its folder because it was killed.
-///
-/// # Errors
-/// When the folder is in use, or cannot be written.
-pub fn tidy(folder: &Path) -> anyhow::Result<()> {
+pub(crate) fn tidy(folder: &Path) -> anyhow::Result<()> {
     let left =
         || anyhow::Ok(folder.join("lock").exists() || RunFolder::has_leftovers(folder, CLIENTS)?);
     if RunFolder::is_done(folder) && left()? {
@@ -39,5 +36,5 @@ pub fn tidy(folder: &Path) -> anyhow::Result<()> {
 /// Writes the page of the run in a folder.
 fn write_page(folder: &Path) -> anyhow::Result<()> {
     let page = fl_report::page(&[fl_report::Run::open_brief(folder)?])?;
-    fl_files::write(&folder.join(RUN_PAGE), page.as_bytes())
+    fl_files::write_unlinked(&folder.join(RUN_PAGE), page.as_bytes())
 }

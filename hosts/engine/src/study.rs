@@ -5,11 +5,12 @@ mod spec_check;
 
 pub use repeats::{Repeated, Repeats};
 
+use crate::NotRun;
 use crate::cached_runs::CachedRuns;
 use crate::events::unpriced;
 use crate::recorded_runs::{RecordedRuns, RunKey};
+use crate::run_folder::tidy;
 use crate::run_scheduler::{Job, JobEvent, OnJob, RunCount, SchedulerOptions, run_all};
-use crate::{NotRun, tidy};
 use anyhow::Context;
 use fl_core::PartDecl;
 use fl_data::DataSpec;

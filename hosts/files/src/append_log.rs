@@ -3,7 +3,6 @@
 use crate::atomic_file;
 use anyhow::{Context, bail, ensure};
 use fl_core::Result;
-use fl_core::regular_file::open_regular;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::fs::{File, OpenOptions};
@@ -32,7 +31,7 @@ impl AppendLog {
     /// If it cannot be made.
     pub fn create(path: PathBuf) -> Result<Self> {
         let mut options = OpenOptions::new();
-        let file = options.create(true).append(true).open(&path);
+        let file = atomic_file::open_unlinked(&path, options.create(true).append(true));
         Ok(Self {
             file: file.with_context(|| format!("opening {}", path.display()))?,
             path,
@@ -47,13 +46,9 @@ impl AppendLog {
     /// If it does not begin so, or cannot be read.
     pub fn open(path: PathBuf, known: Option<LogPosition>) -> Result<Self> {
         let what = || format!("opening {}", path.display());
-        open_regular(&path).with_context(what)?;
         let mut options = OpenOptions::new();
-        let mut file = options
-            .read(true)
-            .append(true)
-            .open(&path)
-            .with_context(what)?;
+        let file = atomic_file::open_unlinked(&path, options.read(true).append(true));
+        let mut file = file.with_context(what)?;
         let found = file.metadata().with_context(what)?.len();
         let length = known.map_or(0, |known| known.length);
         if found < length {

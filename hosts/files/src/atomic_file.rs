@@ -1,6 +1,6 @@
 //! Files of a run folder: written whole or not at all, hashed, and locked.
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use fl_core::regular_file::{MOST_TEXT, open_regular, read_text};
 use fl_core::{Result, hex};
 use sha2::{Digest, Sha256};
@@ -47,6 +47,19 @@ pub fn write_with(path: &Path, fill: impl FnOnce(&mut dyn Write) -> Result<()>) 
     }
 }
 
+/// As [`write()`], of a file of a run folder: a link is replaced, and its target stays as it is.
+///
+/// # Errors
+/// As [`write()`].
+pub fn write_unlinked(path: &Path, bytes: &[u8]) -> Result<()> {
+    let what = || format!("writing {}", path.display());
+    let fill = |out: &mut dyn Write| Ok(out.write_all(bytes)?);
+    let old = path.symlink_metadata().ok().filter(fs::Metadata::is_file);
+    let kept = old.map(|about| about.permissions());
+    let first = if kept.is_some() { 0o600 } else { 0o666 };
+    replace(path, fill, mode(first), kept).with_context(what)
+}
+
 /// As [`write()`], readable by the owner only.
 ///
 /// # Errors
@@ -65,11 +78,23 @@ pub fn write_secret(path: &Path, bytes: &[u8]) -> Result<()> {
 /// If it is another file, or cannot be opened.
 pub fn open_own(path: &Path, options: &mut OpenOptions) -> std::io::Result<File> {
     #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(options, 0o600);
+    let file = open_unlinked(path, options)?;
+    #[cfg(unix)]
+    own(&file.metadata()?)?;
+    Ok(file)
+}
+
+/// Opens a regular file of a run folder. Follows no link, which could lead out of the folder, and
+/// waits for no pipe.
+///
+/// # Errors
+/// If it is another file, or cannot be opened.
+pub fn open_unlinked(path: &Path, options: &mut OpenOptions) -> std::io::Result<File> {
+    #[cfg(unix)]
     {
-        use rustix::fs::OFlags;
-        use std::os::unix::fs::OpenOptionsExt;
-        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
-        options.mode(0o600).custom_flags(flags.bits() as i32);
+        let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
+        std::os::unix::fs::OpenOptionsExt::custom_flags(options, flags.bits() as i32);
     }
     let file = options.open(path).map_err(|error| {
         if path.is_symlink() {
@@ -78,13 +103,38 @@ pub fn open_own(path: &Path, options: &mut OpenOptions) -> std::io::Result<File>
             error
         }
     })?;
-    let about = file.metadata()?;
-    if !about.is_file() {
+    if !file.metadata()?.is_file() {
         return Err(std::io::Error::other("it is no regular file"));
     }
-    #[cfg(unix)]
-    own(&about)?;
     Ok(file)
+}
+
+/// Fails if a folder, or one below it, has anything but files and folders. Another user may have
+/// made a run folder: what a process writes there must not go elsewhere through a link, nor wait
+/// for a pipe.
+///
+/// # Errors
+/// Names the first such entry.
+pub fn refuse_links(folder: &Path) -> Result<()> {
+    let what = || format!("reading {}", folder.display());
+    for entry in fs::read_dir(folder).with_context(what)? {
+        let entry = entry.with_context(what)?;
+        let (kind, path) = (entry.file_type().with_context(what)?, entry.path());
+        let found = if kind.is_symlink() {
+            "a link"
+        } else {
+            "no regular file"
+        };
+        ensure!(
+            kind.is_file() || kind.is_dir(),
+            "{}: it is {found}, and no run makes one in its folder; remove it",
+            path.display()
+        );
+        if kind.is_dir() {
+            refuse_links(&path)?;
+        }
+    }
+    Ok(())
 }
 
 /// Fails if a user other than the current one or root owns the file, or may write to it.
@@ -102,6 +152,35 @@ pub fn own(about: &fs::Metadata) -> std::io::Result<()> {
         );
         return Err(std::io::Error::other(text));
     }
+    Ok(())
+}
+
+/// Refuses a file that other users can read. No later `chmod` mends that: `lost` says what a reader
+/// of the file can do.
+///
+/// # Errors
+/// If its mode lets them.
+#[cfg(unix)]
+pub fn private(path: &Path, lost: &str) -> Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    let Ok(about) = fs::metadata(path) else {
+        return Ok(());
+    };
+    let mode = about.permissions().mode() & 0o777;
+    ensure!(
+        mode & 0o077 == 0,
+        "{} has mode {mode:03o}, so other users may have read it; if none has, run `chmod 600` on it; otherwise {lost}",
+        path.display()
+    );
+    Ok(())
+}
+
+/// Modes are of Unix.
+///
+/// # Errors
+/// None.
+#[cfg(not(unix))]
+pub fn private(_: &Path, _: &str) -> Result<()> {
     Ok(())
 }
 
@@ -285,14 +364,7 @@ impl Lock {
         let mut options = OpenOptions::new();
         // readable, so that users can find the process
         options.read(true).write(true).create(true).truncate(false);
-        // a link could point to a file outside the run
-        if path.is_symlink() {
-            bail!("{}: it is a link", what());
-        }
-        if path.exists() {
-            open_regular(&path).with_context(what)?;
-        }
-        let mut file = options.open(&path).with_context(what)?;
+        let mut file = open_unlinked(&path, &mut options).with_context(what)?;
         let mut locked = file.try_lock();
         // a process that was killed may take a moment to end
         for _ in 0..PATIENCE {

@@ -11,8 +11,8 @@ pub use append_log::{AppendLog, LogPosition};
 #[cfg(unix)]
 pub use atomic_file::own;
 pub use atomic_file::{
-    LOCK, Lock, UNFINISHED, create_secret, open_own, present, read_own, remove, sync, tidy,
-    unfinished, write, write_secret, write_with,
+    LOCK, Lock, UNFINISHED, create_secret, open_own, open_unlinked, present, private, read_own,
+    refuse_links, remove, sync, tidy, unfinished, write, write_secret, write_unlinked, write_with,
 };
 pub use chained_line::{ChainHash, chained_line, read_chained};
 pub use file_hash::FileHash;

@@ -20,5 +20,5 @@ pub use record::{
     add_answers, countersigned_text, inputs_hash, salted, signed_text,
 };
 pub use session::{program, session};
-pub use signing_key::SigningKey;
+pub use signing_key::{SigningKey, public_key};
 pub use verify::{Difference, Verified, verify};

@@ -7,7 +7,7 @@ use crate::record::{
     add_answers, inputs_hash, salted, signed_text,
 };
 use crate::signing_key::SigningKey;
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use fl_core::message::AnyMessage;
 use fl_core::regular_file::RegularLines;
 use fl_core::{
@@ -45,6 +45,8 @@ pub struct ReceiptLog {
     log: AppendLog,
     /// Hash of the last record, and the number of records.
     last: (ChainHash, usize),
+    /// The public key of the last session.
+    key: Option<String>,
     options: ReceiptOptions,
     step: Option<OpenStep>,
 }
@@ -72,7 +74,7 @@ impl ReceiptLog {
     /// If its file cannot be made.
     pub fn create(folder: &Path) -> Result<Self> {
         let log = AppendLog::create(folder.join(RECEIPTS))?;
-        Ok(Self::of(folder, log, ([0; 32], 0)))
+        Ok(Self::of(folder, log, ([0; 32], 0), None))
     }
 
     /// Opens a chain of which this much is known.
@@ -82,7 +84,7 @@ impl ReceiptLog {
     pub fn open(folder: &Path, known: Option<LogPosition>) -> Result<Self> {
         let path = folder.join(RECEIPTS);
         let log = AppendLog::open(path.clone(), known)?;
-        let mut last = ([0; 32], 0);
+        let (mut last, mut key) = (([0; 32], 0), None);
         let what = || format!("reading {}", path.display());
         let mut lines = RegularLines::open(&path, u64::MAX).with_context(what)?;
         let mut read = 0;
@@ -91,7 +93,7 @@ impl ReceiptLog {
         {
             read += line.len() as u64;
             let read = read_chained(&last.0, line);
-            let (hash, _) = read.with_context(|| {
+            let (hash, json) = read.with_context(|| {
                 let line = last.1 + 1;
                 format!(
                     "{}: line {line} does not follow the one before",
@@ -99,18 +101,46 @@ impl ReceiptLog {
                 )
             })?;
             last = (hash, last.1 + 1);
+            if json.starts_with(b"{\"session\"")
+                && let ReceiptRecord::Session(session) =
+                    serde_json::from_slice(json).with_context(what)?
+            {
+                key = session.key;
+            }
         }
-        Ok(Self::of(folder, log, last))
+        Ok(Self::of(folder, log, last, key))
     }
 
-    fn of(folder: &Path, log: AppendLog, last: (ChainHash, usize)) -> Self {
+    fn of(folder: &Path, log: AppendLog, last: (ChainHash, usize), key: Option<String>) -> Self {
         Self {
             folder: folder.into(),
             log,
             last,
+            key,
             options: ReceiptOptions::default(),
             step: None,
         }
+    }
+
+    /// Checks that a signed chain goes on with its key: no other key, and no session without one,
+    /// would verify.
+    ///
+    /// # Errors
+    /// If `signer` is not the key of the last session.
+    pub fn check_signer(&self, signer: Option<&SigningKey>) -> Result<()> {
+        let Some(key) = &self.key else {
+            return Ok(());
+        };
+        let here = self.folder.display();
+        let given = signer.map(SigningKey::public);
+        let found = given.as_ref().map_or("without a key".into(), |other| {
+            format!("with the key {other}")
+        });
+        ensure!(
+            given.as_ref() == Some(key),
+            "the run in {here} is signed by {key}, and it cannot go on {found}: `fl verify` would refuse it; give --sign FILE with the secret key of {key}"
+        );
+        Ok(())
     }
 
     /// Says how receipts are given from now on.

@@ -1,9 +1,43 @@
 //! [`SigningKey`]: a key of minisign (Ed25519) in a file, which signs receipts.
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
 use fl_core::Result;
+use fl_core::regular_file::read_regular;
 use minisign::{KeyPair, PublicKey, SecretKeyBox};
 use std::path::{Path, PathBuf};
+
+/// The most bytes of a file of a public key.
+const MOST_PUBLIC: u64 = 4096;
+
+/// Returns the public key, in base64, that is `given` or in a file of that name. An error never
+/// quotes what is given nor what is in the file: it may be a secret key.
+///
+/// # Errors
+/// If neither is a public key of minisign.
+pub fn public_key(given: &str) -> Result<String> {
+    let parse = |key: &str| PublicKey::from_base64(key.trim()).ok();
+    if let Some(key) = parse(given) {
+        return Ok(key.to_base64());
+    }
+    let path = Path::new(given);
+    if !path.exists() {
+        bail!(
+            "--key: this is no public key, which has 56 characters and begins with RW, and there is no such file"
+        );
+    }
+    let here = path.display();
+    let text = read_regular(path, MOST_PUBLIC).with_context(|| format!("--key {here}"))?;
+    let text = String::from_utf8_lossy(&text);
+    let last = text.lines().rfind(|line| !line.trim().is_empty());
+    if let Some(key) = last.and_then(parse) {
+        return Ok(key.to_base64());
+    }
+    let secret = SecretKeyBox::from(text.to_string()).into_unencrypted_secret_key();
+    if secret.is_ok() || text.contains("secret key") {
+        bail!("--key {here}: this is a secret key; give the public one, which is in {here}.pub");
+    }
+    bail!("--key {here}: this file has no public key of minisign; `fl verify --new-key` makes one")
+}
 
 /// A secret key without a password, and its public key.
 pub struct SigningKey(KeyPair);
@@ -12,10 +46,14 @@ impl SigningKey {
     /// Reads a secret key.
     ///
     /// # Errors
-    /// If it is no key of minisign without a password, or others can have written the file.
+    /// If it is no key of minisign without a password, or others can have read or written the file.
     pub fn read(path: &Path) -> Result<Self> {
         let here = path.display();
         let text = fl_files::read_own(path).with_context(|| format!("reading the key {here}"))?;
+        fl_files::private(
+            path,
+            "sign with another key, which `fl verify --new-key FILE` makes",
+        )?;
         let no = || {
             format!(
                 "{here} is no secret key of minisign without a password; make one with `fl verify --new-key FILE` or `minisign -G -W`"

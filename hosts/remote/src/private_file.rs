@@ -1,9 +1,8 @@
 //! Files and folders of a node that only its owner may read.
 
 use anyhow::Context;
-#[cfg(unix)]
-use anyhow::ensure;
 use fl_core::Result;
+pub(crate) use fl_files::private;
 use std::fs::{self, File, OpenOptions};
 use std::path::Path;
 
@@ -38,28 +37,6 @@ pub(crate) fn lock(path: &Path) -> Result<File> {
     let file = fl_files::open_own(path, &mut options);
     let file = file.and_then(|file| file.lock().map(|()| file));
     file.with_context(|| format!("locking {}", path.display()))
-}
-
-/// Refuses a file that other users can read. No later `chmod` mends that: `lost` says what a reader
-/// of the file can do.
-#[cfg(unix)]
-pub(crate) fn private(path: &Path, lost: &str) -> Result<()> {
-    use std::os::unix::fs::PermissionsExt;
-    let Ok(about) = fs::metadata(path) else {
-        return Ok(());
-    };
-    let mode = about.permissions().mode() & 0o777;
-    ensure!(
-        mode & 0o077 == 0,
-        "{} has mode {mode:03o}, so other users may have read it; if none has, run `chmod 600` on it; otherwise {lost}",
-        path.display()
-    );
-    Ok(())
-}
-
-#[cfg(not(unix))]
-pub(crate) fn private(_: &Path, _: &str) -> Result<()> {
-    Ok(())
 }
 
 /// Random bytes of a node's own, drawn when its home was made.

@@ -33,7 +33,7 @@ impl Leader {
             },
         };
         leader.life += 1;
-        fl_files::write(file, &serde_json::to_vec(&leader)?)?;
+        fl_files::write_unlinked(file, &serde_json::to_vec(&leader)?)?;
         Ok(leader)
     }
 

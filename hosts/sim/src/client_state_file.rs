@@ -2,7 +2,6 @@
 //! each client's last state.
 
 use anyhow::{Context, ensure};
-use fl_core::regular_file::open_regular;
 use fl_core::{ClientId, Result};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -65,8 +64,8 @@ impl ClientStateFile {
         let mut shelf = Self::new(Some(folder.into()));
         if !index.places.is_empty() {
             let path = folder.join(name(index.number));
-            open_regular(&path).with_context(|| format!("opening {}", path.display()))?;
-            let file = OpenOptions::new().read(true).write(true).open(&path);
+            let mut options = OpenOptions::new();
+            let file = fl_files::open_unlinked(&path, options.read(true).write(true));
             let file = file.with_context(|| format!("opening {}", path.display()))?;
             shelf.file = Some(file);
         }

@@ -7,9 +7,11 @@ use crate::manifest::{self, Manifest};
 use crate::outcome::{OUTCOME, Summary};
 use crate::partial_step;
 use anyhow::{Context, bail, ensure};
-use fl_core::regular_file::{MOST_TEXT, RegularLines, read_regular};
+use fl_core::regular_file::{MOST_LINE, RegularLines, read_regular};
 use fl_core::{JournalEntry, Metric, Result, StepCost, StepPosition, Stream};
-use fl_files::{AppendLog, FileHash, LOCK, Lock, LogPosition, UNFINISHED, write, write_secret};
+use fl_files::{
+    AppendLog, FileHash, LOCK, Lock, LogPosition, UNFINISHED, write_secret, write_unlinked,
+};
 use fl_receipts::{MESSAGES, RECEIPTS, ReceiptLog, RunEnd, SharedReceipts, locked};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -167,6 +169,7 @@ impl RunFolder {
         };
         fs::create_dir_all(path).with_context(what)?;
         unborn()?;
+        fl_files::refuse_links(path)?;
         let lock = Lock::take(path)?;
         // another process may have begun, and even ended, in between
         unborn()?;
@@ -200,7 +203,7 @@ impl RunFolder {
         fl_files::tidy(path)?;
         let models = path.join(MODELS);
         fs::create_dir_all(&models).with_context(|| format!("making {}", models.display()))?;
-        write(&path.join(SPEC), spec.as_bytes())?;
+        write_unlinked(&path.join(SPEC), spec.as_bytes())?;
         let files = LogFiles {
             lines: LOGS
                 .into_iter()
@@ -322,13 +325,13 @@ impl RunFolder {
     }
 
     pub(crate) fn model(&self, name: &str, bytes: &[u8]) -> Result<()> {
-        write(&self.path.join(MODELS).join(name), bytes)
+        write_unlinked(&self.path.join(MODELS).join(name), bytes)
     }
 
     pub(crate) fn picture(&self, name: &str, png: &[u8]) -> Result<()> {
         let folder = self.path.join(PICTURES);
         fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
-        write(&folder.join(format!("{name}.png")), png)?;
+        write_unlinked(&folder.join(format!("{name}.png")), png)?;
         fl_files::sync(&folder)
     }
 
@@ -408,14 +411,14 @@ impl RunFolder {
         let mut text = serde_json::to_vec_pretty(summary)?;
         text.push(b'\n');
         fl_files::sync(&self.path.join(MODELS))?;
-        write(&self.path.join(REPORT), report.as_bytes())?;
+        write_unlinked(&self.path.join(REPORT), report.as_bytes())?;
         Manifest::forget_data(&self.path)?;
         let end = RunEnd {
             run: summary.outcome.digest.clone(),
             files: self.final_files(&text)?,
         };
         locked(&self.files.receipts).end(end)?;
-        write(&self.path.join(OUTCOME), &text)?;
+        write_unlinked(&self.path.join(OUTCOME), &text)?;
         fl_files::sync(&self.path)?;
         remove_all(&unneeded(&self.path)?)?;
         Ok(self.lock)
@@ -479,6 +482,7 @@ impl RunFolder {
     /// # Errors
     /// If the folder is in use or cannot be written, or `more` fails.
     pub fn complete(path: &Path, elsewhere: &str, more: impl FnOnce() -> Result<()>) -> Result<()> {
+        fl_files::refuse_links(path)?;
         let lock = Lock::take(path)?;
         remove_all(&leftovers(path, elsewhere)?)?;
         more()?;
@@ -487,14 +491,20 @@ impl RunFolder {
     }
 }
 
+/// What is read of `outcome.json` to know whether the state stays.
+#[derive(Deserialize)]
+struct KeptState {
+    keeps: Option<bool>,
+}
+
 /// Returns files of a finished run that only a resumed run needs. The key of the noise is never
 /// needed again, and the state only if the run can be extended.
 fn unneeded(path: &Path) -> Result<Vec<PathBuf>> {
     let what = || format!("reading {}", path.display());
-    let outcome = read_regular(&path.join(OUTCOME), MOST_TEXT).with_context(what)?;
-    let outcome: serde_json::Value = serde_json::from_slice(&outcome).with_context(what)?;
+    let outcome = read_regular(&path.join(OUTCOME), MOST_LINE).with_context(what)?;
+    let outcome: KeptState = serde_json::from_slice(&outcome).with_context(what)?;
     // a folder of an older fl does not record it
-    let keeps = outcome["keeps"].as_bool().unwrap_or(true);
+    let keeps = outcome.keeps.unwrap_or(true);
     let mut found = Vec::new();
     for entry in fs::read_dir(path).with_context(what)? {
         let entry = entry.with_context(what)?;

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, ensure};
 use fl_core::Result;
-use fl_core::regular_file::{MOST_TEXT, read_regular};
+use fl_core::regular_file::{MOST_LINE, MOST_TEXT, read_regular};
 use fl_files::FileHash;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -158,7 +158,7 @@ impl Manifest {
 
     pub(crate) fn read(folder: &Path) -> Result<Self> {
         let path = folder.join(FILE);
-        let text = read_regular(&path, MOST_TEXT)
+        let text = read_regular(&path, MOST_LINE)
             .with_context(|| format!("reading {}", path.display()))?;
         serde_json::from_slice(&text).with_context(|| format!("reading {}", path.display()))
     }
@@ -242,7 +242,7 @@ impl Manifest {
         if self.book.is_some() {
             fl_files::write_secret(&path, &text)
         } else {
-            fl_files::write(&path, &text)
+            fl_files::write_unlinked(&path, &text)
         }
     }
 

@@ -4,9 +4,9 @@ use crate::releases::Releases;
 use crate::unpriced::Unpriced;
 use anyhow::Context;
 use fl_core::privacy::Protections;
-use fl_core::regular_file::{MOST_TEXT, read_regular};
+use fl_core::regular_file::{MOST_LINE, read_regular};
 use fl_core::{ClientId, Result};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -33,7 +33,9 @@ pub struct Outcome {
     pub protocol: String,
     /// Steps done.
     pub rounds: usize,
-    /// The last measurement of each kind; deviations over clients end in `.std`.
+    /// The last measurement of each kind; deviations over clients end in `.std`. A file has `null`
+    /// for values that are not finite.
+    #[serde(deserialize_with = "numbers")]
     pub metrics: BTreeMap<String, f64>,
     /// Bytes that crossed.
     pub bytes: Traffic,
@@ -89,16 +91,18 @@ impl Outcome {
     pub fn of(folder: &Path) -> Result<Self> {
         let path = folder.join(OUTCOME);
         let what = || format!("reading {}", path.display());
-        let text = read_regular(&path, MOST_TEXT).with_context(what)?;
-        let mut summary: serde_json::Value = serde_json::from_slice(&text).with_context(what)?;
-        let mut outcome = summary["outcome"].take();
-        // the file has `null` for values that are not finite
-        let metrics: BTreeMap<String, Option<f64>> =
-            serde_json::from_value(outcome["metrics"].take()).with_context(what)?;
-        outcome["metrics"] = serde_json::json!({});
-        let mut outcome: Self = serde_json::from_value(outcome).with_context(what)?;
-        let number = |(name, value): (String, Option<f64>)| (name, value.unwrap_or(f64::NAN));
-        outcome.metrics = metrics.into_iter().map(number).collect();
-        Ok(outcome)
+        #[derive(Deserialize)]
+        struct Stated {
+            outcome: Outcome,
+        }
+        let text = read_regular(&path, MOST_LINE).with_context(what)?;
+        let stated: Stated = serde_json::from_slice(&text).with_context(what)?;
+        Ok(stated.outcome)
     }
+}
+
+fn numbers<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<String, f64>, D::Error> {
+    let all = BTreeMap::<String, Option<f64>>::deserialize(from)?;
+    let number = |(name, value): (String, Option<f64>)| (name, value.unwrap_or(f64::NAN));
+    Ok(all.into_iter().map(number).collect())
 }

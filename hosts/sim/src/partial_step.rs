@@ -2,7 +2,6 @@
 //! repeat all requests.
 
 use anyhow::Context;
-use fl_core::regular_file::open_regular;
 use fl_core::{Answer, Body, ClientId, ClientState, Envelope, Result};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -59,8 +58,8 @@ impl PartialStep {
         let what = || format!("reading {}", path.display());
         let mut inner = Inner::default();
         if path.exists() {
-            open_regular(&path).with_context(what)?;
-            let file = OpenOptions::new().read(true).write(true).open(&path);
+            let mut options = OpenOptions::new();
+            let file = fl_files::open_unlinked(&path, options.read(true).write(true));
             let mut file = file.with_context(what)?;
             while let Some((kept, length)) = next(&mut file, inner.end).with_context(what)? {
                 if kept.key.0 >= done {

@@ -12,7 +12,7 @@ use anyhow::{Context, bail, ensure};
 use fl_core::Result;
 use fl_core::regular_file::{MOST_BINARY, MOST_TEXT, read_regular};
 use fl_files::{AppendLog, Lock};
-use fl_receipts::{RECEIPTS, ReceiptLog};
+use fl_receipts::{RECEIPTS, ReceiptLog, SigningKey, locked};
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -72,6 +72,7 @@ impl StoppedRun {
             (true, false) => bail!("the run in {here} is done, and has no further step"),
         };
         done()?;
+        fl_files::refuse_links(path)?;
         let lock = Lock::take(path)?;
         // its last process may have ended it in between
         done()?;
@@ -135,6 +136,14 @@ impl StoppedRun {
         self.spec[..] == Sha256::digest(spec)[..]
     }
 
+    /// Checks that a signed run goes on with its key.
+    ///
+    /// # Errors
+    /// If `signer` is not that key.
+    pub fn check_signer(&self, signer: Option<&SigningKey>) -> Result<()> {
+        locked(&self.files.receipts).check_signer(signer)
+    }
+
     /// Returns the number of complete steps; 0 if the run begins anew.
     pub fn done(&self) -> usize {
         self.saved.as_ref().map_or(0, |s| s.done)
@@ -196,7 +205,7 @@ impl StoppedRun {
                 saved.spec.push(hash);
                 saved.write(&self.path)?;
             }
-            fl_files::write(&there, spec.as_bytes())?;
+            fl_files::write_unlinked(&there, spec.as_bytes())?;
             fl_files::sync(&self.path)?;
             self.remove(crate::partial_step::FILE)?;
         }
