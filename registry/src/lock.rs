@@ -6,9 +6,10 @@ use crate::package::{ANY, compare_versions, meets, platform};
 use crate::python_module::UNHASHED;
 use crate::sealed_memfd::is_sha256;
 use fl_core::abi::raw::FL_VERSION;
+use fl_core::regular_file::open_regular;
 use fl_core::settings::{Setting, to_yaml};
 use std::cmp::Ordering;
-use std::fs::File;
+use std::collections::BTreeSet;
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
@@ -20,6 +21,7 @@ const HEAD: &str =
 
 fl_core::settings! {
     /// The plugins of the specs in one folder.
+    #[check(one_pin_each)]
     struct LockFile {
         /// A pin for each.
         plugins: Vec<Pin> = Vec::new();
@@ -54,6 +56,27 @@ fl_core::settings! {
         /// SHA-256 of the library, of the module's sources, or of the package's files.
         sha256: String;
     }
+}
+
+fn one_pin_each(file: &LockFile) -> Result<(), String> {
+    let mut before: Vec<&Pin> = Vec::new();
+    for pin in &file.plugins {
+        let same = before.iter().any(|other| other.key() == pin.key());
+        let platforms: BTreeSet<&str> = pin.hashes.iter().map(|hash| &hash.platform[..]).collect();
+        // a platform of its own and `any` are two hashes for one machine
+        let any = platforms.len() > 1 && platforms.contains(ANY);
+        let name = pin.name();
+        if same {
+            return Err(format!("pins `{name}` twice; remove one of them"));
+        }
+        if platforms.len() < pin.hashes.len() || any {
+            return Err(format!(
+                "has two hashes of `{name}` for one platform; remove one of them"
+            ));
+        }
+        before.push(pin);
+    }
+    Ok(())
 }
 
 fn hexadecimal(hash: &PlatformHash) -> Result<(), String> {
@@ -100,7 +123,7 @@ impl Lock {
         let path = folder.join(LOCK_FILE);
         let mut text = Vec::new();
         let most = crate::yaml::MAX_BYTES as u64 + 1;
-        let read = File::open(&path).and_then(|file| file.take(most).read_to_end(&mut text));
+        let read = open_regular(&path).and_then(|file| file.take(most).read_to_end(&mut text));
         let pins = match read {
             Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
             Err(error) => return Err(format!("{}: {error}", path.display())),
@@ -273,5 +296,57 @@ impl Lock {
         pin.hashes.sort_by(|a, b| a.platform.cmp(&b.platform));
         self.pins[at] = pin;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plugin_has_one_pin_and_a_platform_one_hash() {
+        let dir = tempfile::tempdir().unwrap();
+        let (one, two) = ("11".repeat(32), "22".repeat(32));
+        let pin = |hashes: &[(&str, &str)]| {
+            let all: Vec<String> = hashes
+                .iter()
+                .map(|(platform, sha256)| format!("{{platform: {platform}, sha256: \"{sha256}\"}}"))
+                .collect();
+            format!("  - {{path: a.so, hashes: [{}]}}\n", all.join(", "))
+        };
+        let read = |pins: String| {
+            std::fs::write(dir.path().join(LOCK_FILE), format!("plugins:\n{pins}")).unwrap();
+            Lock::beside(dir.path())
+        };
+        let linux = pin(&[("linux-x86_64", &one), ("macos-aarch64", &two)]);
+        read(linux.clone()).unwrap();
+        for (pins, due) in [
+            (
+                linux.clone() + &pin(&[("linux-x86_64", &two)]),
+                "pins `a.so` twice",
+            ),
+            (
+                pin(&[("linux-x86_64", &one), ("linux-x86_64", &two)]),
+                "two hashes of `a.so`",
+            ),
+            (
+                pin(&[("any", &one), ("linux-x86_64", &two)]),
+                "two hashes of `a.so`",
+            ),
+        ] {
+            let error = read(pins).unwrap_err();
+            assert!(error.contains(due), "{error}");
+        }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_lock_file_that_is_a_pipe_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut pipe = std::process::Command::new("mkfifo");
+        let made = pipe.arg(dir.path().join(LOCK_FILE)).status().unwrap();
+        assert!(made.success());
+        let error = Lock::beside(dir.path()).unwrap_err();
+        assert!(error.contains("it is no regular file"), "{error}");
     }
 }

@@ -38,7 +38,14 @@ pub fn begin(quiet: bool, log: Option<&Path>) -> anyhow::Result<()> {
         log::set_max_level(log::LevelFilter::Info);
     }
     let open = |path: &Path| {
-        let file = OpenOptions::new().create(true).append(true).open(path);
+        // opening a pipe would wait for its reader
+        let pipe = path.metadata().is_ok_and(|about| !about.is_file());
+        let pipe = pipe && !path.starts_with("/dev");
+        let file = if pipe {
+            Err(std::io::Error::other("it is no regular file"))
+        } else {
+            OpenOptions::new().create(true).append(true).open(path)
+        };
         file.with_context(|| format!("--log {}", path.display()))
     };
     *LOG.lock().unwrap_or_else(PoisonError::into_inner) = log.map(open).transpose()?;

@@ -2,6 +2,7 @@
 
 use anyhow::{Context, anyhow, ensure};
 use fl_core::Result;
+use fl_core::regular_file::open_regular;
 use fl_report::RunRecord;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -53,15 +54,10 @@ impl ResultsFile {
             lines: Vec::new(),
             cut: false,
         };
-        let file = match File::open(path) {
+        let file = match open_regular(path) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(results),
             file => file.with_context(|| format!("reading {}", path.display()))?,
         };
-        ensure!(
-            file.metadata().is_ok_and(|about| about.is_file()),
-            "{}: it is no regular file",
-            path.display()
-        );
         // a process may be writing a line
         lock(file.lock_shared()).with_context(|| format!("reading {}", path.display()))?;
         results.take(&file)?;

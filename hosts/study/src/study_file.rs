@@ -60,7 +60,13 @@ impl StudyFile {
         use std::io::Read;
         let name = path.display().to_string();
         let mut text = Vec::new();
-        let file = std::fs::File::open(path).map_err(|error| match error.kind() {
+        // `/dev/stdin`, and what a shell makes for a command, end
+        let open = if path.starts_with("/dev") || path.starts_with("/proc") {
+            std::fs::File::open
+        } else {
+            fl_core::regular_file::open_regular
+        };
+        let file = open(path).map_err(|error| match error.kind() {
             std::io::ErrorKind::NotFound => anyhow::anyhow!(
                 "{name}: there is no such file; give the path of a study, such as specs/studies/quick.yaml"
             ),

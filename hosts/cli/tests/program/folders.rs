@@ -76,6 +76,8 @@ fn no_file_of_a_folder_makes_a_command_wait_or_take_memory_without_bound() {
         ("open", "receipts.jsonl"),
         ("open", "lock"),
         ("open", "answers"),
+        ("open", "models/model"),
+        ("open", "watch.html"),
     ] {
         for what in ["zero", "pipe", "hole"] {
             let path = dir.join("t").join(name);
@@ -137,6 +139,128 @@ fn no_file_of_a_folder_makes_a_command_wait_or_take_memory_without_bound() {
         }
     }
     assert!(refused > 60, "{refused}");
+}
+
+/// A folder that another user made may have links in it. What a run writes or removes there stays
+/// there, and a command that reads a folder removes nothing.
+#[cfg(unix)]
+#[test]
+fn nothing_outside_of_a_run_folder_changes_through_a_link_in_it() {
+    use std::os::unix::fs::symlink;
+    const FOLDERS: [&str; 3] = ["models", "messages", "pictures"];
+    let d = tempfile::tempdir().unwrap();
+    let dir = d.path();
+    let begin = ["run", &spec("fedavg"), "--set", "keep=messages", "--out"];
+    out(dir, &[&begin[..], &["open", "--stop-after", "2"]].concat());
+    out(dir, &[&begin[..], &["good"]].concat());
+    let victim = dir.join("victim");
+    let linked = |from: &str, name: &str, alone: bool| {
+        for old in ["t", "victim"] {
+            fl_files::remove(&dir.join(old)).unwrap();
+        }
+        fs::create_dir(&victim).unwrap();
+        if !alone {
+            let mut copy = Command::new("cp");
+            copy.args(["-r", from, "t"]).current_dir(dir);
+            assert!(copy.status().unwrap().success());
+        }
+        for mine in ["mine", "000999", ".tmpMine"] {
+            fs::write(victim.join(mine), "mine").unwrap();
+        }
+        let path = dir.join("t").join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        let file = victim.join("mine");
+        let to = if FOLDERS.contains(&name) {
+            &victim
+        } else {
+            &file
+        };
+        if path.is_file() {
+            fs::copy(&path, &file).unwrap();
+        }
+        fl_files::remove(&path).unwrap();
+        symlink(to, &path).unwrap();
+        if alone {
+            fs::write(dir.join("t/lock"), "").unwrap();
+        }
+        content(&victim)
+    };
+    let names = [
+        "journal.jsonl",
+        "metrics.jsonl",
+        "costs.jsonl",
+        "receipts.jsonl",
+        "run.json",
+        "spec.yaml",
+        "answers",
+        "models/model",
+        "watch.html",
+        "report.html",
+        "clients-3",
+        "elsewhere/leader",
+    ];
+    for name in [&names[..], &FOLDERS].concat() {
+        let before = linked("open", name, false);
+        let (code, said) = fails(dir, &["run", "--resume", "t"]);
+        let due = format!("t/{name}: it is a link");
+        assert!(code == 1 && said.contains(&due), "{name}: {said}");
+        assert_eq!(content(&victim), before, "{name}");
+        let before = linked("open", name, true);
+        let (code, said) = fails(dir, &["run", &spec("fedavg"), "--out", "t"]);
+        let due = match name {
+            "spec.yaml" => "t/spec.yaml: it is a link",
+            _ => "is not empty",
+        };
+        assert!(code == 1 && said.contains(due), "{name}: {said}");
+        assert_eq!(content(&victim), before, "{name}");
+    }
+    for name in [&FOLDERS[..], &["report.html"]].concat() {
+        let before = linked("good", name, false);
+        for command in [&["report", "t"][..], &["run", "--resume", "t"]] {
+            crate::common::fl(dir, command);
+            assert_eq!(content(&victim), before, "{name}, {command:?}");
+        }
+    }
+    assert!(!dir.join("t/report.html").is_symlink());
+    // the user's own link to a folder is followed
+    fs::create_dir(dir.join("real")).unwrap();
+    symlink(dir.join("real"), dir.join("own")).unwrap();
+    out(dir, &["run", &spec("fedavg"), "--out", "own"]);
+    assert!(dir.join("real/outcome.json").is_file());
+}
+
+/// Files that a user names, each in the place of a pipe that nobody writes or reads.
+#[cfg(unix)]
+#[test]
+fn a_file_that_a_user_names_and_that_is_a_pipe_is_refused() {
+    let d = tempfile::tempdir().unwrap();
+    let dir = d.path();
+    fs::copy(spec("fedavg"), dir.join("s.yaml")).unwrap();
+    let study = "name: s\nresults: p.jsonl\ndefaults: {seeds: 1-2, measure: accuracy}\n";
+    let study = format!("{study}tables: [{{name: t, base: s.yaml, rows: [{{name: a}}]}}]\n");
+    fs::write(dir.join("study.yaml"), study).unwrap();
+    for (pipe, command) in [
+        ("fl.lock", "run s.yaml --locked --out r"),
+        ("p.yaml", "study p.yaml"),
+        ("p.jsonl", "study study.yaml --dry-run"),
+        ("p.log", "run s.yaml --out r --log p.log"),
+    ] {
+        let mut make = Command::new("mkfifo");
+        assert!(make.arg(dir.join(pipe)).status().unwrap().success());
+        let mut timeout = Command::new("timeout");
+        let program = env!("CARGO_BIN_EXE_fl");
+        timeout.args(["-s", "KILL", "60", program]).current_dir(dir);
+        timeout.env("XDG_DATA_HOME", user_dir());
+        let done = timeout.args(command.split(' ')).output().unwrap();
+        let said = String::from_utf8_lossy(&done.stderr);
+        let refused = matches!(done.status.code(), Some(1 | 2));
+        assert!(
+            refused && said.contains("it is no regular file"),
+            "{command}: {:?} {said}",
+            done.status
+        );
+        fs::remove_file(dir.join(pipe)).unwrap();
+    }
 }
 
 #[test]
