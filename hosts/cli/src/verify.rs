@@ -1,12 +1,11 @@
 //! `fl verify`.
 
 use crate::run::number_of_threads;
+use crate::sanitize::line;
 use crate::{Done, Failure, print, width};
-use anyhow::Context;
 use clap::Args;
-use fl_core::regular_file::read_text;
 use fl_engine::NotRun;
-use fl_receipts::Verified;
+use fl_receipts::{Difference, Verified};
 use fl_registry::{Catalogue, Refusal, fill};
 use std::path::{Path, PathBuf};
 
@@ -40,12 +39,18 @@ pub fn verify(args: &VerifyArgs, catalogue: &Catalogue) -> Done {
         ));
     }
     let run = args.run.as_deref().unwrap_or(Path::new(""));
-    let key = args.key.as_deref().map(public_key).transpose()?;
+    let key = args.key.as_deref().map(fl_receipts::public_key);
+    let key = key.transpose();
+    let key = key.map_err(|error| Failure::usage(format!("{error:#}")))?;
     let exec = fl_sim::executor(fl_engine::threads(args.threads))?;
     let found = fl_receipts::verify(run, key.as_deref(), catalogue, exec).map_err(|error| {
         match error.downcast::<Refusal>() {
             Ok(refusal) => Failure::NotRun(NotRun::Refused(refusal)),
-            Err(error) => error.into(),
+            // names are of who made the folder
+            Err(error) => match error.downcast::<Difference>() {
+                Ok(found) => anyhow::anyhow!(line(&found.to_string())).into(),
+                Err(error) => error.into(),
+            },
         }
     })?;
     if args.json {
@@ -53,18 +58,6 @@ pub fn verify(args: &VerifyArgs, catalogue: &Catalogue) -> Done {
     } else {
         print(text(run, &found, key.is_some()))
     }
-}
-
-/// The key in an argument, or in the file that it names.
-fn public_key(given: &str) -> Result<String, Failure> {
-    let path = Path::new(given);
-    if !path.is_file() {
-        return Ok(given.into());
-    }
-    let text = read_text(path).with_context(|| format!("reading {given}"))?;
-    let key = text.lines().rfind(|line| !line.trim().is_empty());
-    let key = key.map(|line| line.trim().to_string());
-    key.ok_or_else(|| Failure::usage(format!("{given} has no public key")))
 }
 
 fn text(run: &Path, found: &Verified, pinned: bool) -> String {
@@ -124,13 +117,13 @@ fn text(run: &Path, found: &Verified, pinned: bool) -> String {
     let mut all = format!("{}: nothing differs from the receipts", run.display());
     let room = width().saturating_sub(23).max(40);
     for (name, what) in rows {
-        for (at, line) in fill(&what, room).lines().enumerate() {
+        for (at, part) in fill(&line(&what), room).lines().enumerate() {
             let name = if at == 0 { name } else { "" };
-            all += &format!("\n  {name:<20} {line}");
+            all += &format!("\n  {name:<20} {part}");
         }
     }
     for note in &found.notes {
-        all += &format!("\n  note: {note}");
+        all += &format!("\n  note: {}", line(note));
     }
     all
 }

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, bail, ensure};
 use fl_core::message::AnyMessage;
-use fl_core::regular_file::{MOST_BINARY, open_regular};
+use fl_core::regular_file::{MOST_LINE, open_regular};
 use fl_core::{AggregationContext, ReceiptInput, ReleaseContext, Result, hex};
 use fl_files::{FileHash, UNFINISHED};
 use serde::Serialize;
@@ -15,6 +15,13 @@ use tempfile::NamedTempFile;
 
 /// The folder of kept messages in a run folder. Only its owner may read it.
 pub const MESSAGES: &str = "messages";
+
+/// The most bytes of what a step was made from besides its messages: an aggregator's state, and the
+/// message to the clients.
+const MOST_CONTEXT: u64 = 1 << 30;
+
+/// The most bytes of a message, as between processes.
+const MOST_MESSAGE: u64 = 8 << 30;
 
 /// What a step was made from besides its messages, as a file of kept messages has it.
 pub trait KeptContext: Serialize + DeserializeOwned {
@@ -116,7 +123,7 @@ impl<C: KeptContext> KeptMessages<C> {
         ensure!(head == C::FORMAT.as_bytes(), no());
         file.read_exact(&mut salt).with_context(no)?;
         left -= (head.len() + salt.len()) as u64;
-        let context = part(&mut file, &mut left).with_context(no)?;
+        let context = part(&mut file, &mut left, MOST_CONTEXT).with_context(no)?;
         let context = postcard::from_bytes(&context).with_context(no)?;
         Ok(Self {
             file,
@@ -134,13 +141,14 @@ impl<C: KeptContext> KeptMessages<C> {
         if self.left == 0 {
             return Ok(None);
         }
-        let input = serde_json::from_slice(&part(&mut self.file, &mut self.left)?)?;
-        Ok(Some((input, part(&mut self.file, &mut self.left)?)))
+        let (file, left) = (&mut self.file, &mut self.left);
+        let input = serde_json::from_slice(&part(file, left, MOST_LINE)?)?;
+        Ok(Some((input, part(file, left, MOST_MESSAGE)?)))
     }
 }
 
 /// Reads a length and as many bytes.
-fn part(from: &mut impl Read, left: &mut u64) -> Result<Vec<u8>> {
+fn part(from: &mut impl Read, left: &mut u64, most: u64) -> Result<Vec<u8>> {
     let mut length = [0; 8];
     from.read_exact(&mut length)?;
     let length = u64::from_le_bytes(length);
@@ -148,12 +156,39 @@ fn part(from: &mut impl Read, left: &mut u64) -> Result<Vec<u8>> {
         bail!("it is cut short");
     }
     ensure!(
-        length <= MOST_BINARY,
-        "a part of it has {length} bytes; at most {MOST_BINARY} are read"
+        length <= most,
+        "a part of it has {length} bytes; at most {most} are read"
     );
     let mut bytes = Vec::new();
+    // what grows while it is read takes up to twice the memory
+    bytes.try_reserve_exact(length as usize)?;
     from.take(length).read_to_end(&mut bytes)?;
     ensure!(bytes.len() as u64 == length, "it is cut short");
     *left -= 8 + length;
     Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_length_of_more_than_is_read_takes_no_memory() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("000003");
+        let mut head = AggregationContext::FORMAT.as_bytes().to_vec();
+        head.extend([0; 32]);
+        head.extend((MOST_CONTEXT + 1).to_le_bytes());
+        fs::write(&path, head).unwrap();
+        let error = |length: u64| {
+            let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
+            file.set_len(length).unwrap();
+            let error = KeptMessages::<AggregationContext>::open(&path)
+                .err()
+                .unwrap();
+            format!("{error:#}")
+        };
+        assert!(error(1 << 10).contains("cut short"));
+        assert!(error(1 << 32).contains("at most 1073741824 are read"));
+    }
 }

@@ -1,6 +1,6 @@
 //! Checks a run by its receipts, without its data.
 
-use crate::kept_messages::KeptMessages;
+use crate::kept_messages::{KeptMessages, MESSAGES};
 use crate::receipt_log::RECEIPTS;
 use crate::record::{
     ReceiptRecord, ReceiptSession, RunEnd, StepReceipt, add_answers, countersigned_text,
@@ -8,8 +8,10 @@ use crate::record::{
 };
 use crate::session::program;
 use anyhow::{Context, anyhow, ensure};
-use fl_core::message::{Erased, digest, hex};
-use fl_core::regular_file::{MOST_BINARY, MOST_TEXT, RegularLines, read_regular, read_text};
+use fl_core::message::{Erased, Message, Scalar, digest, hex};
+use fl_core::regular_file::{
+    MOST_BINARY, MOST_LINE, MOST_TEXT, RegularLines, read_regular, read_text,
+};
 use fl_core::settings::Value;
 use fl_core::{
     AggregationContext, AnyAggregator, AnyMechanism, BEFORE_AGGREGATOR, BoxedPart, BuildContext,
@@ -19,16 +21,26 @@ use fl_core::{
 use fl_files::{ChainHash, FileHash, read_chained};
 use fl_registry::{Catalogue, Document};
 use minisign_verify::{PublicKey, Signature};
-use serde_json::Value as Json;
+use serde::Deserialize;
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::Path;
+use std::path::{Component, Path};
 
 const JOURNAL: &str = "journal.jsonl";
 
 /// The most bytes of the receipts, and of the journal beside them, that are read.
 const MOST_RECEIPTS: u64 = 1 << 30;
+
+/// The most bytes of files in a folder that are hashed, unless the user knows the key that signed
+/// their names: a file with a hole takes no space, and long to hash.
+const MOST_HASHED: u64 = 1 << 36;
+
+/// The label of the request for the number of a client's examples, before clients are picked.
+const SAMPLES: &str = "number of examples";
+
+/// A journal lists the answers to requests to at most this many clients.
+const LISTED: usize = 256;
 
 /// The first thing in which a run is not what its receipts say.
 #[derive(Debug, thiserror::Error)]
@@ -123,7 +135,7 @@ pub fn verify(
         "{} is not a run folder: it has no spec.yaml",
         folder.display()
     );
-    let done = folder.join("outcome.json").is_file();
+    let done = there(folder, "outcome.json");
     let mut chain = read_chain(folder, key, done)?;
     let text = read_regular(&spec, MOST_TEXT);
     let text = text.with_context(|| format!("reading {}", spec.display()))?;
@@ -144,8 +156,14 @@ pub fn verify(
         covered: vec![RECEIPTS.into(), "spec.yaml".into()],
         ..Verified::default()
     };
+    let resolved: Value = serde_yaml::from_slice(&text).context("spec.yaml")?;
+    let mut files_left = FilesLeft {
+        folder,
+        seen: BTreeSet::new(),
+        bytes: key.map_or(MOST_HASHED, |_| u64::MAX),
+    };
     match &chain.end {
-        Some(end) => check_end(folder, end, &mut all)?,
+        Some(end) => check_end(&mut files_left, end, &mut all)?,
         None if done => {
             return differs(
                 RECEIPTS,
@@ -157,16 +175,17 @@ pub fn verify(
             .notes
             .push("the run is not done: files that still change are checked when it ends".into()),
     }
-    check_journal(folder, &chain, &mut all.notes)?;
+    check_journal(folder, &chain, &resolved, &mut all.notes)?;
     for line in &chain.steps {
         if let Some(kept) = &line.step.kept {
-            check_file(folder, kept, &line.place(None))?;
+            files_left.check(kept, &line.place(None))?;
             all.covered.push(kept.path.clone());
         }
     }
+    check_rest(folder, &chain, &mut all.notes)?;
     repeat(
         folder,
-        (&spec, &text),
+        (&spec, &text, &resolved),
         &chain.steps,
         (catalogue, key.is_some()),
         exec,
@@ -196,6 +215,8 @@ struct ReadChain {
     sessions: Vec<ReceiptSession>,
     steps: Vec<Line>,
     end: Option<RunEnd>,
+    /// The number of complete lines.
+    lines: usize,
     /// The keys of checked signatures.
     keys: BTreeSet<String>,
     countersigned: BTreeMap<u32, String>,
@@ -255,6 +276,7 @@ fn read_chain(folder: &Path, pinned: Option<&str>, done: bool) -> anyhow::Result
             );
         };
         let before = std::mem::replace(&mut hash, next);
+        all.lines = number;
         let record = serde_json::from_slice(json)
             .with_context(|| format!("{place} is of another version of fl"))?;
         let signature = matches!(record, ReceiptRecord::Signature(_));
@@ -304,6 +326,14 @@ fn read_chain(folder: &Path, pinned: Option<&str>, done: bool) -> anyhow::Result
             record => {
                 if let ReceiptRecord::Session(session) = &record {
                     check_key(session, pinned, &place)?;
+                    if let (Some(key), other) = (&key, &session.key)
+                        && Some(key) != other.as_ref()
+                    {
+                        let found = other.as_ref().map(|other| format!("the key {other}"));
+                        let found = found.unwrap_or("no key".into());
+                        let due = format!("the key {key}, which signed what is before");
+                        return differs(place, found, due);
+                    }
                     key.clone_from(&session.key);
                 }
                 match key {
@@ -364,47 +394,89 @@ fn check_signature(key: &str, text: &[u8], signature: &str) -> Result<(), minisi
     PublicKey::from_base64(key)?.verify(text, &Signature::decode(signature)?, false)
 }
 
-/// Checks the hash of a file that `by` names.
-fn check_file(folder: &Path, file: &FileHash, by: &str) -> anyhow::Result<()> {
-    // a name in a receipt stays in the folder
-    let plain = Path::new(&file.path)
-        .components()
-        .all(|part| matches!(part, std::path::Component::Normal(_)));
-    ensure!(plain, "{by}: `{}` is no name in the folder", file.path);
-    let expected = || format!("the SHA-256 {} ({by})", file.sha256);
-    match folder.join(&file.path).metadata() {
-        Ok(about) if about.is_file() && about.len() > MOST_BINARY => {
+/// Whether a folder has anything of this name.
+fn there(folder: &Path, name: &str) -> bool {
+    folder.join(name).symlink_metadata().is_ok()
+}
+
+/// The files whose hashes are still to be checked: each once, and no more bytes than these.
+struct FilesLeft<'a> {
+    folder: &'a Path,
+    seen: BTreeSet<String>,
+    bytes: u64,
+}
+
+impl FilesLeft<'_> {
+    /// Checks the hash of a file that `by` names.
+    fn check(&mut self, file: &FileHash, by: &str) -> anyhow::Result<()> {
+        // a name in a receipt stays in the folder, and each file has one
+        let mut parts = Path::new(&file.path).components();
+        let plain = parts.all(|part| matches!(part, Component::Normal(_)));
+        ensure!(
+            plain && file.path.split('/').all(|part| !matches!(part, "" | ".")),
+            "{by}: {:?} is no name in the folder",
+            file.path
+        );
+        ensure!(
+            self.seen.insert(file.path.clone()),
+            "{by}: {:?} is named twice",
+            file.path
+        );
+        let expected = || format!("the SHA-256 {} ({by})", file.sha256);
+        let path = self.folder.join(&file.path);
+        let about = path.metadata().ok().filter(fs::Metadata::is_file);
+        let Some(about) = about else {
+            return differs(&file.path, "no file", expected());
+        };
+        if about.len() > MOST_BINARY {
             let found = format!("{} bytes, more than are hashed", about.len());
             return differs(&file.path, found, expected());
         }
-        Ok(about) if about.is_file() => {}
-        _ => return differs(&file.path, "no file", expected()),
-    }
-    let found = FileHash::of(&folder.join(&file.path))?.sha256;
-    if found == file.sha256 {
-        Ok(())
-    } else {
-        differs(
-            &file.path,
-            format!("the SHA-256 {found}"),
-            format!("{} ({by})", file.sha256),
-        )
+        let Some(left) = self.bytes.checked_sub(about.len()) else {
+            let most = MOST_HASHED >> 30;
+            let found = format!("more than {most} GiB of files with the ones before");
+            let key = "; --key with the key that signed the run allows any number";
+            return differs(&file.path, found, expected() + key);
+        };
+        self.bytes = left;
+        let found = FileHash::of(&path)?.sha256;
+        if found == file.sha256 {
+            Ok(())
+        } else {
+            differs(
+                &file.path,
+                format!("the SHA-256 {found}"),
+                format!("{} ({by})", file.sha256),
+            )
+        }
     }
 }
 
+/// What is read of `outcome.json`.
+#[derive(Deserialize)]
+struct StatedOutcome {
+    outcome: StatedDigest,
+}
+
+#[derive(Deserialize)]
+struct StatedDigest {
+    digest: String,
+}
+
 /// Checks the files of a run that is done, and the digests that they state.
-fn check_end(folder: &Path, end: &RunEnd, all: &mut Verified) -> anyhow::Result<()> {
+fn check_end(files: &mut FilesLeft<'_>, end: &RunEnd, all: &mut Verified) -> anyhow::Result<()> {
     for file in &end.files {
-        check_file(folder, file, "the end of the run")?;
+        files.check(file, "the end of the run")?;
         all.covered.push(file.path.clone());
     }
-    let outcome = read_text(&folder.join("outcome.json")).context("reading outcome.json")?;
-    let outcome: Json = serde_json::from_str(&outcome).context("reading outcome.json")?;
-    let digest = outcome["outcome"]["digest"].as_str().unwrap_or_default();
+    let what = "reading outcome.json";
+    let outcome = read_regular(&files.folder.join("outcome.json"), MOST_LINE).context(what)?;
+    let outcome: StatedOutcome = serde_json::from_slice(&outcome).context(what)?;
+    let digest = outcome.outcome.digest;
     if digest != end.run {
         return differs("outcome.json", digest, format!("the digest {}", end.run));
     }
-    let report = read_text(&folder.join("report.md")).context("reading report.md")?;
+    let report = read_text(&files.folder.join("report.md")).context("reading report.md")?;
     if !report.contains(&end.run) {
         return differs(
             "report.md",
@@ -412,63 +484,176 @@ fn check_end(folder: &Path, end: &RunEnd, all: &mut Verified) -> anyhow::Result<
             format!("the digest {}", end.run),
         );
     }
-    all.digest = Some(digest.into());
+    all.digest = Some(digest);
     Ok(())
 }
 
-/// Checks the answers of which the journal has the first bytes, and that each exchange of the
-/// journal has a receipt.
-fn check_journal(folder: &Path, chain: &ReadChain, notes: &mut Vec<String>) -> anyhow::Result<()> {
+/// Checks that the folder of a run has nothing that comes after its last receipt.
+fn check_rest(folder: &Path, chain: &ReadChain, notes: &mut Vec<String>) -> anyhow::Result<()> {
+    let cut = "the receipts were cut back, or their process was killed, and `--resume` goes on";
+    let models = || fs::read_dir(folder.join("models")).is_ok_and(|mut all| all.next().is_some());
+    if chain.end.is_none() {
+        let report = there(folder, "report.md").then_some("report.md");
+        let model = (chain.steps.is_empty() && models()).then_some("models");
+        if let Some(name) = report.or(model) {
+            return differs(name, "a result", format!("none before its receipt: {cut}"));
+        }
+    }
+    // a step gets its file before its receipt
+    let open = chain.lines + usize::from(chain.end.is_none());
+    let Ok(kept) = fs::read_dir(folder.join(MESSAGES)) else {
+        return Ok(());
+    };
+    for entry in kept {
+        let name = entry
+            .with_context(|| format!("reading {MESSAGES}"))?
+            .file_name();
+        let Some(number) = name.to_str().and_then(|name| name.parse::<usize>().ok()) else {
+            continue;
+        };
+        let place = format!("{MESSAGES}/{number:06}");
+        if number > open {
+            let due = format!("none after line {} of the receipts: {cut}", chain.lines);
+            return differs(place, "messages of a step", due);
+        }
+        if number > chain.lines {
+            notes.push(format!("{place} has no receipt: {cut}"));
+        }
+    }
+    Ok(())
+}
+
+/// Reads the journal: each entry with its line. The last line of a run that is not done may be cut
+/// short.
+fn read_journal(
+    folder: &Path,
+    done: bool,
+    notes: &mut Vec<String>,
+) -> anyhow::Result<Vec<(usize, JournalEntry)>> {
     let path = folder.join(JOURNAL);
     let what = || format!("reading {}", path.display());
     let mut lines = RegularLines::open(&path, MOST_RECEIPTS).with_context(what)?;
     let (mut entries, mut number) = (Vec::new(), 0);
     while let Some(line) = lines.next_line().with_context(what)? {
         number += 1;
-        if let Ok(entry) = serde_json::from_slice::<JournalEntry>(line) {
-            entries.push((number, entry));
+        let place = format!("{JOURNAL}, line {number}");
+        if !done && !line.ends_with(b"\n") {
+            notes.push(format!("{place} is incomplete: its process was killed"));
+            break;
+        }
+        match serde_json::from_slice(line) {
+            Ok(entry) => entries.push((number, entry)),
+            Err(error) => return differs(place, error.to_string(), "an exchange"),
         }
     }
-    let mut next = 0;
-    for line in &chain.steps {
-        let Some(label) = &line.step.receipt.exchange else {
-            continue;
+    Ok(entries)
+}
+
+/// Which exchanges of a run's spec have no receipt.
+struct WithoutReceipt {
+    /// With fewer answers a step is done again.
+    least: usize,
+    /// How often.
+    repeats: usize,
+    /// How often a budget may refuse an exchange.
+    refusals: usize,
+    /// Whether clients may be asked for a number before they are picked.
+    polls: bool,
+    /// The attempts at each step.
+    attempts: BTreeMap<String, usize>,
+}
+
+impl WithoutReceipt {
+    fn of(spec: &Value) -> Self {
+        let faults = spec.get("faults");
+        let number = |value: Option<&Value>| value.and_then(Value::as_u64).map(|n| n as usize);
+        let stages = spec.get("stages").and_then(Value::as_sequence);
+        let own = [spec].into_iter().chain(stages.into_iter().flatten());
+        let fills: Vec<&Value> = own.filter_map(|of| of.get("parts")).collect();
+        let has = |slot: &str| {
+            let mut filled = fills.iter().filter_map(|parts| parts.get(slot));
+            filled.any(|part| !part.is_null())
         };
-        let of_step =
-            |entry: &JournalEntry| entry.step == line.step.receipt.step && entry.question == *label;
-        // a step that is repeated for too few answers has several
-        let due = (next..entries.len()).filter(|at| of_step(&entries[*at].1));
-        let mut first = None;
-        let found = due.into_iter().find(|at| {
-            let (number, entry) = &entries[*at];
-            let other = unlike(line, entry, *number);
-            let fits = other.is_none();
-            first = first.take().or(other);
-            fits
-        });
-        match (found, first) {
-            (Some(at), _) => next = at + 1,
-            (None, Some(first)) => return Err(first.into()),
-            (None, None) => return differs(JOURNAL, "no such exchange", line.place(None)),
+        let spends = has("accountant") || spec.get("ledger").is_some_and(|of| !of.is_null());
+        Self {
+            least: number(faults.and_then(|of| of.get("min-answers"))).unwrap_or(1),
+            repeats: number(faults.and_then(|of| of.get("if-too-few")?.get("repeat"))).unwrap_or(0),
+            refusals: usize::from(spends) * fills.len(),
+            polls: has("cohort"),
+            attempts: BTreeMap::new(),
         }
     }
-    // an exchange gets its line before its receipt, and the end of a run covers the whole journal
-    let open = &entries[next.min(entries.len())..];
-    let (Some((number, first)), None) = (open.first(), &chain.end) else {
+
+    /// Whether an exchange, which is not the next with a receipt, may have none.
+    fn has(&mut self, entry: &JournalEntry) -> bool {
+        if self.polls && (entry.question == SAMPLES || entry.up == Scalar::KIND) {
+            return true;
+        }
+        if self.failed(entry) {
+            let attempts = self.attempts.entry(entry.step.clone()).or_default();
+            *attempts += 1;
+            if *attempts <= self.repeats {
+                return true;
+            }
+        }
+        let refused = self.refusals > 0 && !entry.dropped.is_empty();
+        self.refusals -= usize::from(refused);
+        refused
+    }
+
+    /// Whether an exchange had too few answers.
+    fn failed(&self, entry: &JournalEntry) -> bool {
+        let dropped = entry.dropped.len();
+        dropped > 0 && entry.clients.saturating_sub(dropped) < self.least
+    }
+}
+
+/// Checks that the exchanges of the journal are those of the receipts, with their answers.
+fn check_journal(
+    folder: &Path,
+    chain: &ReadChain,
+    spec: &Value,
+    notes: &mut Vec<String>,
+) -> anyhow::Result<()> {
+    let entries = read_journal(folder, chain.end.is_some(), notes)?;
+    let mut without = WithoutReceipt::of(spec);
+    let hidden = spec.get("noise").and_then(Value::as_str) == Some("system");
+    let due = chain.steps.iter();
+    let mut due = due.filter_map(|line| Some((line, line.step.receipt.exchange.as_ref()?)));
+    let mut next = due.next();
+    let mut open = Vec::new();
+    for (number, entry) in &entries {
+        match next {
+            Some((line, label))
+                if (&line.step.receipt.step, label) == (&entry.step, &entry.question)
+                    && !without.failed(entry) =>
+            {
+                if let Some(other) = unlike(line, entry, *number, hidden) {
+                    return Err(other.into());
+                }
+                next = due.next();
+            }
+            _ if without.has(entry) => {}
+            _ => open.push((number, entry)),
+        }
+    }
+    if let (Some((line, _)), []) = (next, &open[..]) {
+        return differs(JOURNAL, "no such exchange", line.place(None));
+    }
+    let Some((number, first)) = open.first() else {
         return Ok(());
     };
     let place = format!(
         "{JOURNAL}, line {number} ({}, exchange `{}`)",
         first.step, first.question
     );
-    let one = |(_, entry): &(usize, JournalEntry)| {
-        (&entry.step, &entry.question) == (&first.step, &first.question)
-    };
-    if !open.iter().all(one) {
+    // an exchange gets its line before its receipt
+    let last = **number == entries.len() && next.is_none() && chain.end.is_none();
+    if !last {
         return differs(
             place,
             format!("{} exchanges without a receipt", open.len()),
-            "one at most, whose process was killed: the receipts were cut back, or are of another run",
+            "one at most, the last, whose process was killed: lines were added, or the receipts were cut back, or are of another run",
         );
     }
     notes.push(format!(
@@ -477,30 +662,47 @@ fn check_journal(folder: &Path, chain: &ReadChain, notes: &mut Vec<String>) -> a
     Ok(())
 }
 
-/// Returns the first answer that a line of the journal states otherwise than a receipt.
-fn unlike(line: &Line, entry: &JournalEntry, number: usize) -> Option<Difference> {
+/// Returns the first answer that a line of the journal states otherwise than a receipt. `hidden`:
+/// a journal may lack the answers because nothing repeats them.
+fn unlike(line: &Line, entry: &JournalEntry, number: usize, hidden: bool) -> Option<Difference> {
     let inputs = &line.step.inputs;
-    entry.answers.iter().find_map(|(client, due)| {
+    if inputs.is_empty() {
+        return None;
+    }
+    let says = format!("as line {number} of journal.jsonl says");
+    let other = |client: u32, found: String, due: String| Difference {
+        place: line.place(Some(client)),
+        found,
+        expected: format!("{due}, {says}"),
+    };
+    let unequal = entry.answers.iter().find_map(|(client, due)| {
         let found = inputs.iter().find(|input| input.client == *client);
         let found = found.map(|input| input.answer.as_ref().unwrap_or(&input.sha256));
-        let found = match found {
-            None if inputs.is_empty() => return None,
-            None => "no answer".into(),
-            Some(found) if found.starts_with(due.as_str()) => return None,
-            Some(found) => found.clone(),
-        };
-        Some(Difference {
-            place: line.place(Some(*client)),
-            found,
-            expected: format!("{due}.., as line {number} of journal.jsonl says"),
-        })
-    })
+        let found = found.map_or("no answer", |found| found);
+        (!found.starts_with(due.as_str())).then(|| other(*client, found.into(), format!("{due}..")))
+    });
+    let listed = entry.clients <= LISTED && !(hidden && entry.digest.is_empty());
+    let unlisted = || {
+        let mut left = entry
+            .answers
+            .iter()
+            .map(|(client, _)| client)
+            .collect::<Vec<_>>();
+        let extra = inputs.iter().find(|input| {
+            let at = left.iter().position(|client| **client == input.client);
+            at.map(|at| left.swap_remove(at)).is_none()
+        });
+        extra
+            .filter(|_| listed)
+            .map(|input| other(input.client, "an answer".into(), "none".into()))
+    };
+    unequal.or_else(unlisted)
 }
 
 /// Repeats the aggregations and releases whose messages were kept.
 fn repeat(
     folder: &Path,
-    (spec, text): (&Path, &[u8]),
+    (spec, text, resolved): (&Path, &[u8], &Value),
     steps: &[Line],
     (catalogue, known): (&Catalogue, bool),
     exec: SharedExecutor,
@@ -511,7 +713,6 @@ fn repeat(
     all.not_repeated = steps.iter().filter(lacks).count();
     let released = |line: &&Line| did(line, ServerStep::Release);
     all.releases = steps.iter().filter(released).count();
-    let resolved: Value = serde_yaml::from_slice(text).context("spec.yaml")?;
     all.secret_noise = resolved.get("noise").and_then(Value::as_str) == Some("system");
     if steps.iter().all(|line| line.step.kept.is_none()) {
         return Ok(());
@@ -525,7 +726,7 @@ fn repeat(
         refusal
     })?;
     let run = KeptRun {
-        resolved: &resolved,
+        resolved,
         catalogue: &catalogue,
     };
     for line in steps {
@@ -703,4 +904,50 @@ fn files(folder: &Path, below: &str) -> anyhow::Result<Vec<String>> {
     }
     all.sort();
     Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_hashed_once_and_up_to_a_bound() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = |name: &str| {
+            let path = dir.path().join(name);
+            fs::write(&path, "abc").unwrap();
+            FileHash {
+                path: name.into(),
+                ..FileHash::of(&path).unwrap()
+            }
+        };
+        let (a, b) = (file("a"), file("b"));
+        let mut files = FilesLeft {
+            folder: dir.path(),
+            seen: BTreeSet::new(),
+            bytes: 5,
+        };
+        files.check(&a, "a line").unwrap();
+        for (file, due) in [
+            (a.clone(), "\"a\" is named twice"),
+            (b, "found more than 64 GiB of files"),
+            (
+                FileHash {
+                    path: "./a".into(),
+                    ..a.clone()
+                },
+                "is no name",
+            ),
+            (
+                FileHash {
+                    path: "../a".into(),
+                    ..a
+                },
+                "is no name",
+            ),
+        ] {
+            let error = files.check(&file, "a line").unwrap_err().to_string();
+            assert!(error.contains(due), "{error}");
+        }
+    }
 }

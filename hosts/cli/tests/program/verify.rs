@@ -365,7 +365,7 @@ fn a_key_has_signed_what_its_checked_signatures_cover_and_nothing_else() {
             "{said}"
         );
     }
-    // what follows without a key is not said to be signed, and never passes for it
+    // what follows without a key is no part of a signed run
     let bare = fl_receipts::ReceiptSession {
         key: None,
         ..session.clone()
@@ -373,16 +373,10 @@ fn a_key_has_signed_what_its_checked_signatures_cover_and_nothing_else() {
     let record = serde_json::to_vec(&ReceiptRecord::Session(bare)).unwrap();
     let (_, line) = chained_line(&hash(last), &record);
     fs::write(folder.join("receipts.jsonl"), [&text[..], &line].concat()).unwrap();
-    let found = verified(dir, "r");
-    assert_eq!(found["keys"], serde_json::json!([public]));
-    assert!(
-        found["notes"]
-            .to_string()
-            .contains("some sessions of the run are not signed"),
-        "{found}"
-    );
-    let (code, said) = checked(dir, &["r", "--key", &public]);
-    assert!(code == 1 && said.contains("line 9: found no key"), "{said}");
+    for pinned in [&[][..], &["--key", &public]] {
+        let (code, said) = checked(dir, &[&["r"], pinned].concat());
+        assert!(code == 1 && said.contains("line 9: found no key"), "{said}");
+    }
     // the receipts of another run by the same key
     let other = ["--sign", "k", "--set", "seed=2", "--stop-after", "3"];
     run(dir, &quick("fedavg"), "other", &other);
@@ -393,19 +387,171 @@ fn a_key_has_signed_what_its_checked_signatures_cover_and_nothing_else() {
     .unwrap();
     let (code, said) = checked(dir, &["r", "--key", &public]);
     assert!(code == 1 && said.contains("spec.yaml: found"), "{said}");
-    // a run that goes on drops the unsigned line, and two keys are two keys
+    // a run that goes on drops the unsigned line, and goes on with its key only
     fs::write(folder.join("receipts.jsonl"), &killed).unwrap();
     let second = key(dir, "k2");
-    json(dir, &["run", "--resume", "r", "--json", "--sign", "k2"]);
+    for (sign, due) in [
+        (&[][..], "cannot go on without a key".to_string()),
+        (
+            &["--sign", "k2"],
+            format!("cannot go on with the key {second}"),
+        ),
+    ] {
+        let (code, said) = fails(dir, &[&["run", "--resume", "r"], sign].concat());
+        assert!(code == 1 && said.contains(&due), "{said}");
+        assert!(said.contains("give --sign FILE"), "{said}");
+        let now = fs::read(folder.join("receipts.jsonl")).unwrap();
+        assert_eq!(now, killed);
+    }
+    json(dir, &["run", "--resume", "r", "--json", "--sign", "k"]);
     let found = verified(dir, "r");
-    let mut both = [public.clone(), second];
-    both.sort();
     assert_eq!(
         (&found["done"], &found["keys"]),
-        (&true.into(), &serde_json::json!(both))
+        (&true.into(), &serde_json::json!([public]))
     );
-    let (code, said) = checked(dir, &["r", "--key", &public]);
-    assert!(code == 1 && said.contains("found the key"), "{said}");
+    // an end that another user adds, without a key or with another
+    let mut own = receipts(&folder);
+    let end = own.len() - 2;
+    let ReceiptRecord::Session(session) = &mut own[0] else {
+        unreachable!()
+    };
+    let whole = fs::read(folder.join("receipts.jsonl")).unwrap();
+    let signed: Vec<&[u8]> = whole.split_inclusive(|byte| *byte == b'\n').collect();
+    for (other, due) in [(None, "found no key"), (Some(second), "found the key")] {
+        session.key = other;
+        let session = serde_json::to_vec(&ReceiptRecord::Session(session.clone())).unwrap();
+        let (_, line) = chained_line(&hash(signed[end - 1]), &session);
+        let forged = [signed[..end].concat(), line].concat();
+        fs::write(folder.join("receipts.jsonl"), forged).unwrap();
+        let (code, said) = checked(dir, &["r"]);
+        assert!(code == 1 && said.contains(due), "{said}");
+    }
+}
+
+#[test]
+fn the_lines_of_a_journal_are_those_of_the_receipts() {
+    let d = tempfile::tempdir().unwrap();
+    let dir = d.path();
+    let (folder, public) = stopped(dir);
+    let path = folder.join("journal.jsonl");
+    let own = fs::read_to_string(&path).unwrap();
+    let lines: Vec<&str> = own.split_inclusive('\n').collect();
+    let other = |at: usize, change: &dyn Fn(&mut Value)| {
+        let mut line = serde_json::from_str(lines[at]).unwrap();
+        change(&mut line);
+        format!("{line}\n")
+    };
+    let named = other(0, &|line| line["question"] = "another".into());
+    let scalar = other(0, &|line| {
+        line["question"] = "another".into();
+        line["up"] = "scalar".into();
+    });
+    let empty = other(1, &|line| line["answers"] = serde_json::json!([]));
+    let fewer = other(1, &|line| {
+        line["answers"].as_array_mut().unwrap().pop();
+    });
+    let fourth = other(2, &|line| line["step"] = "round 4".into());
+    let [first, second, third] = lines[..] else {
+        panic!("{own}")
+    };
+    let without = "exchanges without a receipt";
+    for (text, due, ends) in [
+        ([first, &named, second, third].concat(), without, 1),
+        ([first, &scalar, second, third].concat(), without, 1),
+        ([first, first, second, third].concat(), without, 1),
+        ([first, "{}\n", second, third].concat(), "line 2: found", 1),
+        ([&own, "garbage\n"].concat(), "line 4: found", 1),
+        ([first, second].concat(), "no such exchange", 1),
+        ([first, &empty, third].concat(), "found an answer", 1),
+        (
+            [first, &fewer, third].concat(),
+            "client 4): found an answer",
+            1,
+        ),
+        (own.clone() + &fourth.repeat(10), "found 10 exchanges", 1),
+        (own.clone() + &fourth, "line 4 (round 4", 0),
+        (own.clone() + &fourth[..20], "line 4 is incomplete", 0),
+    ] {
+        fs::write(&path, &text).unwrap();
+        let (code, said) = checked(dir, &["r", "--key", &public]);
+        assert!(code == ends && said.contains(due), "{due}: {said}");
+    }
+}
+
+/// A step is done again for too few answers, and clients say how many examples they have.
+#[test]
+fn exchanges_that_have_no_receipt_are_those_of_the_spec() {
+    let d = tempfile::tempdir().unwrap();
+    let dir = d.path();
+    let faults = "faults={on-error: drop, min-answers: 4, if-too-few: {repeat: 20}, inject: [{what: crash, share: 0.3}]}";
+    let polls = "parts.cohort={use: power-of-choice, size: 2, candidates: 4}";
+    for (name, set) in [("few", faults), ("polls", polls)] {
+        run(dir, &quick("fedavg"), name, &["--set", set]);
+        let journal = fs::read_to_string(dir.join(name).join("journal.jsonl")).unwrap();
+        let found = verified(dir, name);
+        let receipts = found["receipts"].as_u64().unwrap() as usize;
+        assert!(journal.lines().count() > receipts, "{name}: {found}");
+    }
+}
+
+#[test]
+fn a_finished_run_does_not_pass_for_one_that_goes_on() {
+    let d = tempfile::tempdir().unwrap();
+    let dir = d.path();
+    let public = key(dir, "k");
+    let more = [&KEEP[..], &["--sign", "k"]].concat();
+    run(dir, &quick("fedavg"), "r", &more);
+    let folder = dir.join("r");
+    let check = |due: &str| {
+        let (code, said) = checked(dir, &["r", "--key", &public]);
+        assert!(code == 1 && said.contains(due), "{due}: {said}");
+    };
+    let outcome = fs::read(folder.join("outcome.json")).unwrap();
+    fs::remove_file(folder.join("outcome.json")).unwrap();
+    fs::create_dir(folder.join("outcome.json")).unwrap();
+    check("outcome.json");
+    fs::remove_dir(folder.join("outcome.json")).unwrap();
+    fs::write(folder.join("outcome.json"), outcome).unwrap();
+    verified(dir, "r");
+    // the chain is cut back to its first record
+    fs::remove_file(folder.join("outcome.json")).unwrap();
+    fs::write(folder.join("journal.jsonl"), "").unwrap();
+    let text = fs::read_to_string(folder.join("receipts.jsonl")).unwrap();
+    let first: String = text.split_inclusive('\n').take(2).collect();
+    fs::write(folder.join("receipts.jsonl"), first).unwrap();
+    check("report.md: found a result");
+    fs::remove_file(folder.join("report.md")).unwrap();
+    check("models: found a result");
+    fs::remove_dir_all(folder.join("models")).unwrap();
+    check("found messages of a step; expected none after line 2");
+}
+
+#[test]
+fn names_of_files_stay_on_their_line_and_are_hashed_once() {
+    let d = tempfile::tempdir().unwrap();
+    let dir = d.path();
+    run(dir, &quick("fedavg"), "r", &[]);
+    let folder = dir.join("r");
+    fs::write(folder.join("x\n  signatures  signed by me\u{1b}[2J"), "").unwrap();
+    let said = out(dir, &["verify", "r"]);
+    assert!(said.contains("x\\u000a"), "{said}");
+    assert!(!said.contains('\u{1b}'), "{said}");
+    let mut records = receipts(&folder);
+    let Some(ReceiptRecord::End(end)) = records.last_mut() else {
+        unreachable!()
+    };
+    end.files.push(end.files[0].clone());
+    forge(&folder, &records);
+    let (code, said) = checked(dir, &["r"]);
+    assert!(code == 1 && said.contains("is named twice"), "{said}");
+    let Some(ReceiptRecord::End(end)) = records.last_mut() else {
+        unreachable!()
+    };
+    end.files.pop();
+    end.files[0].path = "a\nb".into();
+    forge(&folder, &records);
+    let said = fails(dir, &["verify", "r"]).1;
+    assert!(said.contains("a\\u000ab: found no file"), "{said}");
 }
 
 /// The bytes of hexadecimal digits.
@@ -651,6 +797,41 @@ fn receipts_of_private_runs_name_no_client_and_no_hash() {
     }
 }
 
+/// A user may give the secret key by mistake.
+#[test]
+fn no_error_quotes_a_key_that_is_not_public() {
+    let d = tempfile::tempdir().unwrap();
+    let dir = d.path();
+    let public = key(dir, "k");
+    run(dir, &quick("fedavg"), "r", &["--sign", "k"]);
+    let secret = fs::read_to_string(dir.join("k")).unwrap();
+    let secret = secret.lines().last().unwrap();
+    fs::write(dir.join("other"), "a private text").unwrap();
+    let mut given = vec![
+        (
+            "k",
+            "this is a secret key; give the public one, which is in k.pub",
+        ),
+        (secret, "there is no such file"),
+        ("nofile.pub", "there is no such file"),
+        ("other", "this file has no public key"),
+    ];
+    if cfg!(unix) {
+        let mut pipe = std::process::Command::new("mkfifo");
+        assert!(pipe.arg(dir.join("pipe")).status().unwrap().success());
+        given.push(("pipe", "it is no regular file"));
+    }
+    for (given, due) in given {
+        let (code, said) = checked(dir, &["r", "--key", given]);
+        assert!(code == 2 && said.contains(due), "{said}");
+        assert!(!said.contains(&secret[..20]) && !said.contains("private text"));
+    }
+    for given in [&public[..], "k.pub"] {
+        let (code, said) = checked(dir, &["r", "--key", given]);
+        assert!(code == 0, "{said}");
+    }
+}
+
 #[test]
 fn a_key_that_cannot_sign_is_refused_before_the_run() {
     let d = tempfile::tempdir().unwrap();
@@ -665,6 +846,17 @@ fn a_key_that_cannot_sign_is_refused_before_the_run() {
         assert!(!dir.join("r").exists(), "{name}");
     }
     key(dir, "k");
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        fs::copy(dir.join("k"), dir.join("open")).unwrap();
+        let mode = fs::Permissions::from_mode(0o644);
+        fs::set_permissions(dir.join("open"), mode).unwrap();
+        let sign = ["run", &quick("fedavg"), "--out", "r", "--sign", "open"];
+        let (code, said) = fails(dir, &sign);
+        let due = said.contains("has mode 644") && said.contains("`chmod 600`");
+        assert!(code == 1 && due && !dir.join("r").exists(), "{said}");
+    }
     let (code, said) = fails(dir, &["verify", "--new-key", "k"]);
     assert!(code == 1 && said.contains("is there already"), "{said}");
     let (code, said) = fails(dir, &["verify", "nothing"]);
