@@ -47,10 +47,10 @@ pub fn verify(args: &VerifyArgs, catalogue: &Catalogue) -> Done {
         match error.downcast::<Refusal>() {
             Ok(refusal) => Failure::NotRun(NotRun::Refused(refusal)),
             // names are of who made the folder
-            Err(error) => match error.downcast::<Difference>() {
-                Ok(found) => anyhow::anyhow!(line(&found.to_string())).into(),
-                Err(error) => error.into(),
-            },
+            Err(error) if error.is::<Difference>() => {
+                anyhow::anyhow!(line(&format!("{error:#}"))).into()
+            }
+            Err(error) => error.into(),
         }
     })?;
     if args.json {

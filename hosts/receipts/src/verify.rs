@@ -182,7 +182,6 @@ pub fn verify(
             all.covered.push(kept.path.clone());
         }
     }
-    check_rest(folder, &chain, &mut all.notes)?;
     repeat(
         folder,
         (&spec, &text, &resolved),
@@ -191,6 +190,7 @@ pub fn verify(
         exec,
         &mut all,
     )?;
+    check_rest(folder, &chain, &mut all.notes)?;
     let other = chain.sessions.last().and_then(|last| last.program.as_ref());
     if let (Some(other), Some(own)) = (other, program())
         && other.sha256 != own.sha256
@@ -413,7 +413,9 @@ impl FilesLeft<'_> {
         let mut parts = Path::new(&file.path).components();
         let plain = parts.all(|part| matches!(part, Component::Normal(_)));
         ensure!(
-            plain && file.path.split('/').all(|part| !matches!(part, "" | ".")),
+            plain
+                && file.path.split('/').all(|part| !matches!(part, "" | "."))
+                && !file.path.contains(char::is_control),
             "{by}: {:?} is no name in the folder",
             file.path
         );
@@ -678,7 +680,7 @@ fn unlike(line: &Line, entry: &JournalEntry, number: usize, hidden: bool) -> Opt
     let unequal = entry.answers.iter().find_map(|(client, due)| {
         let found = inputs.iter().find(|input| input.client == *client);
         let found = found.map(|input| input.answer.as_ref().unwrap_or(&input.sha256));
-        let found = found.map_or("no answer", |found| found);
+        let found = found.map_or("no answer", String::as_str);
         (!found.starts_with(due.as_str())).then(|| other(*client, found.into(), format!("{due}..")))
     });
     let listed = entry.clients <= LISTED && !(hidden && entry.digest.is_empty());
@@ -937,6 +939,13 @@ mod tests {
                     ..a.clone()
                 },
                 "is no name",
+            ),
+            (
+                FileHash {
+                    path: "a\nb".into(),
+                    ..a.clone()
+                },
+                "\"a\\nb\" is no name",
             ),
             (
                 FileHash {

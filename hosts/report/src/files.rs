@@ -2,7 +2,7 @@
 
 use anyhow::Context;
 use fl_core::Result;
-use fl_core::regular_file::{MOST_TEXT, open_regular, read_regular, read_text};
+use fl_core::regular_file::{MOST_LINE, MOST_TEXT, open_regular, read_regular};
 use serde::de::DeserializeOwned;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
@@ -33,8 +33,8 @@ pub(crate) fn whole<T: DeserializeOwned>(
     name: &str,
     notices: &mut Vec<String>,
 ) -> Option<T> {
-    let read = read_text(&folder.join(name)).map_err(anyhow::Error::from);
-    let read = read.and_then(|text| Ok(serde_json::from_str(&text)?));
+    let read = read_regular(&folder.join(name), MOST_LINE).map_err(anyhow::Error::from);
+    let read = read.and_then(|text| Ok(serde_json::from_slice(&text)?));
     read.map_err(|error| notices.push(format!("{name} cannot be read: {error}.")))
         .ok()
 }

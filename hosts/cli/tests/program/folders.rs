@@ -651,7 +651,10 @@ fn a_run_that_is_killed_while_its_report_is_written_is_completed() {
     assert_eq!(names("r"), files);
     let (code, error) = fails(dir, &["run", "--resume", "r"]);
     assert!(code == 1 && error.contains("is done"), "{code}: {error}");
+    // a command that reads a folder removes nothing there
     out(dir, &["report", "r2"]);
+    assert!(names("r2").iter().any(|name| name == ".tmpHalf"));
+    out(dir, &["run", "--resume", "r2"]);
     assert_eq!(names("r2"), files);
     assert_eq!(kept["digest"], whole["digest"]);
     // what is left of a state is not gone on from
