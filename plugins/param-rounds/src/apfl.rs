@@ -40,6 +40,9 @@ fn slope(model: &mut dyn Parametric, at: &Params, of: &Examples, loss: Loss) -> 
 
 impl RoundRule for Apfl {
     type State = ();
+    const PERSONAL: bool = true;
+    const BY_GRADIENTS: bool = true;
+    const CORRECTS: bool = true;
 
     fn declare<'p>(&'p self, family: Family<'p>, all: Declaration<'p>) -> Declaration<'p> {
         let mix = self.adaptive.then(|| Measurement::each("mix"));
@@ -87,18 +90,6 @@ impl RoundRule for Apfl {
 
     fn model(&self, slot: SlotSpec) -> SlotSpec {
         slot.needs(Ability::EqualSteps)
-    }
-
-    fn personal(&self) -> bool {
-        true
-    }
-
-    fn by_gradients(&self) -> bool {
-        true
-    }
-
-    fn corrects(&self) -> bool {
-        true
     }
 }
 plugin!(protocol "apfl" => Shared<Apfl> as Rounds<Apfl>, papers: ["Deng et al. 2020"]);

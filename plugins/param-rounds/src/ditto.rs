@@ -19,6 +19,8 @@ settings! {
 
 impl RoundRule for Ditto {
     type State = ();
+    const PERSONAL: bool = true;
+    const CORRECTS: bool = true;
 
     /// Trains the personal model, which is the client's model between rounds, and then the common
     /// one, which it returns.
@@ -46,14 +48,6 @@ impl RoundRule for Ditto {
     fn model(&self, slot: SlotSpec) -> SlotSpec {
         let own = self.own.iter().fold(slot, |slot, own| own.needs(slot));
         own.needs_if(self.lambda > 0.0, Ability::GradientTerms)
-    }
-
-    fn personal(&self) -> bool {
-        true
-    }
-
-    fn corrects(&self) -> bool {
-        true
     }
 }
 plugin!(protocol "ditto" => Shared<Ditto> as Rounds<Ditto>, papers: ["Li et al. 2021"]);

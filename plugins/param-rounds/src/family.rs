@@ -96,8 +96,8 @@ pub struct Family<'p> {
     pub mu: f64,
     /// The groups of parameters that are sent; all if empty.
     pub share: &'p [String],
-    /// [`RoundRule::personal`]
+    /// [`RoundRule::PERSONAL`]
     pub personal: bool,
-    /// [`RoundRule::by_gradients`]
+    /// [`RoundRule::BY_GRADIENTS`]
     pub by_gradients: bool,
 }

@@ -25,6 +25,8 @@ settings! {
 impl RoundRule for FedAmp {
     /// The last model of each client; before its first, the model that all begin with.
     type State = BTreeMap<ClientId, Params>;
+    const PERSONAL: bool = true;
+    const CORRECTS: bool = true;
 
     fn declare<'p>(&'p self, family: Family<'p>, all: Declaration<'p>) -> Declaration<'p> {
         all.exchange(family.trains(self))
@@ -80,14 +82,6 @@ impl RoundRule for FedAmp {
 
     fn model(&self, slot: SlotSpec) -> SlotSpec {
         slot.needs_if(self.lambda > 0.0, Ability::GradientTerms)
-    }
-
-    fn personal(&self) -> bool {
-        true
-    }
-
-    fn corrects(&self) -> bool {
-        true
     }
 }
 plugin!(protocol "fedamp" => Shared<FedAmp> as Rounds<FedAmp>, papers: ["Huang et al. 2021"]);

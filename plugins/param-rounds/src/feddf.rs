@@ -70,6 +70,7 @@ pub fn teacher<T: Into<f64> + Copy>(
 
 impl RoundRule for FedDf {
     type State = ();
+    const USES_WHOLE_MODELS: bool = true;
 
     fn declare<'p>(&'p self, family: Family<'p>, all: Declaration<'p>) -> Declaration<'p> {
         let steps = self.patience.map(|_| Measurement::number("fuse.steps"));
@@ -96,10 +97,6 @@ impl RoundRule for FedDf {
             "FedDF learns from public samples, and there are none: set `data.public`",
         );
         alone.when(!has("data.public")).into_iter().collect()
-    }
-
-    fn uses_whole_models(&self) -> bool {
-        true
     }
 
     fn model(&self, slot: SlotSpec) -> SlotSpec {

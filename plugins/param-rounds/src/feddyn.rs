@@ -26,6 +26,7 @@ fn way(sent: &Params, found: &Params, buffers: &BTreeSet<String>) -> Result<Para
 impl RoundRule for FedDyn {
     /// The server's gradient estimate, from the first round on.
     type State = Option<Params>;
+    const CORRECTS: bool = true;
 
     /// Trains with the client's gradient estimate as an offset, and moves the estimate.
     fn train(
@@ -76,10 +77,6 @@ impl RoundRule for FedDyn {
 
     fn mu(&self) -> f64 {
         self.alpha
-    }
-
-    fn corrects(&self) -> bool {
-        true
     }
 
     fn conflicts(&self, family: Family<'_>, _: &dyn Fn(&str) -> bool) -> Vec<Conflict> {

@@ -50,6 +50,7 @@ pub fn next_model(x: f64, combined: f64, mean_length: f64) -> f64 {
 
 impl RoundRule for FedNova {
     type State = ();
+    const CORRECTS: bool = true;
 
     fn declare<'p>(&'p self, family: Family<'p>, all: Declaration<'p>) -> Declaration<'p> {
         let train = TRAIN.answered_by(move |client, global| self.train(family, client, global));
@@ -91,10 +92,6 @@ impl RoundRule for FedNova {
 
     fn mu(&self) -> f64 {
         self.mu
-    }
-
-    fn corrects(&self) -> bool {
-        true
     }
 
     fn conflicts(&self, _: Family<'_>, _: &dyn Fn(&str) -> bool) -> Vec<Conflict> {

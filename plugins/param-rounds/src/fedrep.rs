@@ -16,6 +16,7 @@ settings! {
 
 impl RoundRule for FedRep {
     type State = ();
+    const SHARE: &'static [&'static str] = &["body"];
 
     fn train(
         &self,
@@ -39,10 +40,6 @@ impl RoundRule for FedRep {
 
     fn model(&self, slot: SlotSpec) -> SlotSpec {
         self.head.needs(slot)
-    }
-
-    fn share(&self) -> &'static [&'static str] {
-        &["body"]
     }
 
     fn conflicts(&self, family: Family<'_>, _: &dyn Fn(&str) -> bool) -> Vec<Conflict> {

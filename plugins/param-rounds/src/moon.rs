@@ -21,6 +21,7 @@ settings! {
 
 impl RoundRule for Moon {
     type State = ();
+    const CORRECTS: bool = true;
 
     /// Trains with the contrast to the client's last model, if it has one, and keeps the new one.
     fn train(
@@ -54,10 +55,6 @@ impl RoundRule for Moon {
 
     fn model(&self, slot: SlotSpec) -> SlotSpec {
         slot.needs(Ability::FeatureLoss)
-    }
-
-    fn corrects(&self) -> bool {
-        true
     }
 
     fn conflicts(&self, family: Family<'_>, _: &dyn Fn(&str) -> bool) -> Vec<Conflict> {

@@ -21,6 +21,8 @@ settings! {
 
 impl RoundRule for PerFedAvg {
     type State = ();
+    const BY_GRADIENTS: bool = true;
+    const CORRECTS: bool = true;
 
     fn train(
         &self,
@@ -49,14 +51,6 @@ impl RoundRule for PerFedAvg {
             )?;
         }
         Ok(w)
-    }
-
-    fn corrects(&self) -> bool {
-        true
-    }
-
-    fn by_gradients(&self) -> bool {
-        true
     }
 
     fn conflicts(&self, family: Family<'_>, _: &dyn Fn(&str) -> bool) -> Vec<Conflict> {

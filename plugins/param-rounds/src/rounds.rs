@@ -57,6 +57,24 @@ pub trait RoundRule: Settings + Send + Sync + 'static {
     /// The server's state between rounds besides the model.
     type State: Default + Serialize + DeserializeOwned;
 
+    /// The groups of parameters that are sent if the spec names none; all if empty.
+    const SHARE: &'static [&'static str] = &[];
+
+    /// Whether each client keeps a personal model, as its model between requests. It begins as
+    /// the server's first model, and is measured beside the server's.
+    const PERSONAL: bool = false;
+
+    /// Whether clients take their steps by gradients alone: they clip none, and have no training
+    /// loss to report.
+    const BY_GRADIENTS: bool = false;
+
+    /// Whether the server uses the clients' whole models, so that nothing can stay at them.
+    const USES_WHOLE_MODELS: bool = false;
+
+    /// Whether clients learn from more than the gradients of their own examples, such as control
+    /// variates.
+    const CORRECTS: bool = false;
+
     /// Adds the exchanges of a round, and the slots that they do not name. Defaults to FedAvg's.
     fn declare<'p>(&'p self, family: Family<'p>, all: Declaration<'p>) -> Declaration<'p> {
         all.exchange(family.trains(self))
@@ -119,34 +137,6 @@ pub trait RoundRule: Settings + Send + Sync + 'static {
         0.0
     }
 
-    /// Returns the groups of parameters that are sent if the spec names none; all if empty.
-    fn share(&self) -> &'static [&'static str] {
-        &[]
-    }
-
-    /// Returns whether each client keeps a personal model, as its model between requests. It begins
-    /// as the server's first model, and is measured beside the server's.
-    fn personal(&self) -> bool {
-        false
-    }
-
-    /// Returns whether clients take their steps by gradients alone: they clip none, and have no
-    /// training loss to report.
-    fn by_gradients(&self) -> bool {
-        false
-    }
-
-    /// Returns whether the server uses the clients' whole models, so that nothing can stay at them.
-    fn uses_whole_models(&self) -> bool {
-        false
-    }
-
-    /// Returns whether clients learn from more than the gradients of their own examples, such as
-    /// control variates.
-    fn corrects(&self) -> bool {
-        false
-    }
-
     /// See [`Protocol::conflicts`].
     fn conflicts(&self, _family: Family<'_>, _has: &dyn Fn(&str) -> bool) -> Vec<Conflict> {
         Vec::new()
@@ -173,7 +163,7 @@ pub struct Rounds<R> {
 impl<R: RoundRule> From<Shared<R>> for Rounds<R> {
     fn from(settings: Shared<R>) -> Self {
         let share = match &settings.shared.share[..] {
-            [] => settings.own.share().iter().map(|g| (*g).into()).collect(),
+            [] => R::SHARE.iter().map(|g| (*g).into()).collect(),
             named => named.to_vec(),
         };
         Self { settings, share }
@@ -186,8 +176,8 @@ impl<R: RoundRule> Rounds<R> {
             settings: &self.settings.shared,
             mu: self.settings.own.mu(),
             share: &self.share,
-            personal: self.settings.own.personal(),
-            by_gradients: self.settings.own.by_gradients(),
+            personal: R::PERSONAL,
+            by_gradients: R::BY_GRADIENTS,
         }
     }
 }
@@ -293,7 +283,7 @@ impl<R: RoundRule> Protocol for Rounds<R> {
         );
         let more = ["privacy", "attack", "labels"];
         let more = more.iter().any(|slot| has(slot));
-        let more = more || rule.corrects() || family.mu > 0.0 || settings.attacker_trainings > 1;
+        let more = more || R::CORRECTS || family.mu > 0.0 || settings.attacker_trainings > 1;
         let shared = [
             initial,
             looks.when(settings.attacker_trainings > 1 && !has(&ATTACK)),
@@ -305,7 +295,7 @@ impl<R: RoundRule> Protocol for Rounds<R> {
         ];
         let mut all = rule.conflicts(family, has);
         all.extend(shared.into_iter().flatten());
-        all.extend(family.misfits(rule.uses_whole_models(), has));
+        all.extend(family.misfits(R::USES_WHOLE_MODELS, has));
         all
     }
 

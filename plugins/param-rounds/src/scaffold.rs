@@ -73,6 +73,7 @@ pub fn next_control(c: f64, mean_change: f64, answered: usize, clients: usize) -
 impl RoundRule for Scaffold {
     /// The server's control variate, from the first round on.
     type State = Option<Params>;
+    const CORRECTS: bool = true;
 
     fn declare<'p>(&'p self, family: Family<'p>, all: Declaration<'p>) -> Declaration<'p> {
         let train = TRAIN.answered_by(move |client, sent| self.train(family, client, sent));
@@ -126,10 +127,6 @@ impl RoundRule for Scaffold {
             Control::Steps => slot.needs(Ability::EqualSteps),
             Control::Gradient => slot,
         }
-    }
-
-    fn corrects(&self) -> bool {
-        true
     }
 }
 plugin!(protocol "scaffold" => Shared<Scaffold> as Rounds<Scaffold>, papers: ["Karimireddy et al. 2020"]);

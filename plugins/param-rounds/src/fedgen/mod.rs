@@ -98,6 +98,7 @@ impl Maker {
 impl RoundRule for FedGen {
     /// Whether the generator has learnt anything.
     type State = bool;
+    const USES_WHOLE_MODELS: bool = true;
 
     fn declare<'p>(&'p self, family: Family<'p>, all: Declaration<'p>) -> Declaration<'p> {
         let show = SHOW.answered_by(|client, sent| {
@@ -190,10 +191,6 @@ impl RoundRule for FedGen {
         let once = once.when(family.settings.rounds == 1);
         let all = [open.when(has("example-privacy")), once, silent];
         all.into_iter().flatten().collect()
-    }
-
-    fn uses_whole_models(&self) -> bool {
-        true
     }
 
     fn suits_without_classes(&self) -> std::result::Result<(), String> {
