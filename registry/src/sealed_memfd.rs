@@ -1,7 +1,8 @@
 //! The bytes of a library: their owner, a copy that cannot be changed, and their hash.
 
 use fl_core::hex;
-use sha2::{Digest, Sha256};
+use fl_core::regular_file::sha256_of;
+use sha2::Digest;
 use std::fs::File;
 use std::io::{Read, Seek};
 use std::path::Path;
@@ -53,15 +54,8 @@ pub(crate) fn copy(file: &mut File) -> std::io::Result<File> {
 }
 
 pub(crate) fn hash(file: &mut File) -> std::io::Result<String> {
-    let mut hash = Sha256::new();
-    let mut buffer = vec![0; 1 << 16];
     file.rewind()?;
-    loop {
-        match file.read(&mut buffer)? {
-            0 => return Ok(hex(&hash.finalize())),
-            n => hash.update(&buffer[..n]),
-        }
-    }
+    Ok(hex(&sha256_of(file)?.finalize()))
 }
 
 /// Fails unless this is a SHA-256 in hexadecimal.

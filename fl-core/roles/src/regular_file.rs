@@ -2,8 +2,9 @@
 //!
 //! Another user may have made a run folder, with links to devices, pipes and endless files in it.
 
+use sha2::{Digest, Sha256};
 use std::fs::File;
-use std::io::{BufRead, BufReader, Error, Read, Result, Take};
+use std::io::{BufRead, BufReader, Error, ErrorKind, Read, Result, Take};
 use std::path::Path;
 
 /// The most bytes of a text of a run folder that are read.
@@ -36,6 +37,25 @@ pub fn open_regular(path: &Path) -> Result<File> {
     // another file may be there by now
     regular(file.metadata()?.is_file())?;
     Ok(file)
+}
+
+/// Hashes the remaining bytes; the hash is open for more.
+///
+/// # Errors
+/// Those of reading.
+#[doc(hidden)]
+pub fn sha256_of(mut from: impl Read) -> Result<Sha256> {
+    let mut hash = Sha256::new();
+    let mut buffer = vec![0; 1 << 16];
+    loop {
+        match from.read(&mut buffer) {
+            Ok(0) => return Ok(hash),
+            Ok(n) => hash.update(&buffer[..n]),
+            // a signal came
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
 }
 
 /// Reads the whole of a regular file of at most `most` bytes.

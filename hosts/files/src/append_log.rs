@@ -3,6 +3,7 @@
 use crate::atomic_file;
 use anyhow::{Context, bail, ensure};
 use fl_core::Result;
+use fl_core::regular_file::sha256_of;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::fs::{File, OpenOptions};
@@ -57,7 +58,7 @@ impl AppendLog {
                 path.display()
             );
         }
-        let sum = atomic_file::sum((&mut file).take(length)).with_context(what)?;
+        let sum = sha256_of((&mut file).take(length)).with_context(what)?;
         let same = known.is_none_or(|known| sum.clone().finalize().as_slice() == known.sha256);
         ensure!(
             same,

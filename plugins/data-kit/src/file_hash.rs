@@ -1,11 +1,10 @@
 //! Files that are the same: by name, by link or by content.
 
-use fl_core::regular_file::open_regular;
-use sha2::{Digest, Sha256};
+use fl_core::hex;
+use fl_core::regular_file::{open_regular, sha256_of};
+use sha2::Digest;
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
-use std::fmt::Write;
-use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 
 /// The files that are one of the files before them: (that one, this one). A file under another
@@ -52,19 +51,7 @@ pub fn same(files: &[PathBuf], copies: bool) -> Vec<(usize, usize)> {
 /// # Errors
 /// If it cannot be read.
 pub fn sha256(path: &Path) -> std::io::Result<String> {
-    let mut file = BufReader::new(open_regular(path)?);
-    let mut hash = Sha256::new();
-    let mut block = vec![0; 1 << 16];
-    loop {
-        match file.read(&mut block)? {
-            0 => break,
-            n => hash.update(&block[..n]),
-        }
-    }
-    Ok(hash.finalize().iter().fold(String::new(), |mut out, byte| {
-        let _ = write!(out, "{byte:02x}");
-        out
-    }))
+    Ok(hex(&sha256_of(open_regular(path)?)?.finalize()))
 }
 
 #[cfg(test)]
