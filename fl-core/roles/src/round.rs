@@ -2,8 +2,24 @@
 
 use crate::message::{AnyMessage, Message};
 use crate::{SharedExecutor, Stream};
+use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
+
+/// The most notes of a part at a time.
+pub(crate) const MOST_NOTES: usize = 100;
+
+/// Returns the note, or that others are left out if as many are known as there may be; `None` beyond
+/// that.
+pub(crate) fn limited(known: usize, note: String) -> Option<String> {
+    match known.cmp(&MOST_NOTES) {
+        Ordering::Less => Some(note),
+        Ordering::Equal => Some(format!(
+            "more than {MOST_NOTES} notes at a time: the others are left out"
+        )),
+        Ordering::Greater => None,
+    }
+}
 
 /// One step of a run: a round, or a step that runs once.
 #[derive(Clone)]
@@ -133,11 +149,45 @@ impl Round {
 
     pub(crate) fn say(&self, said: LogEvent) {
         let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
-        log.push(said);
+        let known = |log: &[LogEvent]| {
+            let is_note = |event: &&LogEvent| matches!(event, LogEvent::Note(_));
+            log.iter().filter(is_note).count()
+        };
+        let said = match said {
+            LogEvent::Note(note) => limited(known(&log), note).map(LogEvent::Note),
+            number => Some(number),
+        };
+        log.extend(said);
     }
 
     /// Removes and returns the log events of this round so far.
     pub fn take_log(&self) -> Vec<LogEvent> {
         std::mem::take(&mut *self.log.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_has_a_hundred_notes_at_a_time_and_all_its_numbers() {
+        let round = Round::first();
+        for at in 0..200 {
+            round.note(format!("note {at}"));
+            round.record("n", f64::from(at));
+        }
+        let log = round.take_log();
+        let notes: Vec<_> = log
+            .iter()
+            .filter(|e| matches!(e, LogEvent::Note(_)))
+            .collect();
+        assert_eq!((notes.len(), log.len()), (101, 301));
+        let LogEvent::Note(last) = notes[100] else {
+            unreachable!()
+        };
+        assert!(last.contains("more than 100 notes"), "{last}");
+        round.note("again");
+        assert_eq!(round.take_log().len(), 1);
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::unpriced::Unpriced;
 use fl_core::{JournalEntry, Metric, RunEvent, StepCost, metrics};
+use std::collections::HashSet;
 use std::time::Instant;
 
 /// What has happened in a run so far, also before it stopped and resumed.
@@ -14,6 +15,8 @@ pub struct RunRecord {
     pub cost: Option<StepCost>,
     /// Notes to the user, and notes for the report only.
     pub notes: Vec<String>,
+    /// Those that came by now.
+    told: HashSet<String>,
     /// Bytes of all exchanges, in both directions.
     pub crossed: u64,
     /// What the run tells beside an accountant.
@@ -63,6 +66,7 @@ impl RunRecord {
             entries: Vec::new(),
             metrics: Vec::new(),
             cost: None,
+            told: notes.iter().cloned().collect(),
             notes,
             crossed: 0,
             unpriced,
@@ -78,9 +82,7 @@ impl RunRecord {
             RunEvent::Measured(metric) => self.metrics.push(metric.clone()),
             RunEvent::Cost(cost) => self.cost = Some(cost.clone()),
             // notes at the start of a run repeat when it resumes
-            RunEvent::Note(text) if !self.notes.iter().any(|note| note == text) => {
-                self.notes.push(text.into());
-            }
+            RunEvent::Note(text) if self.told.insert(text.into()) => self.notes.push(text.into()),
             _ => {}
         }
     }

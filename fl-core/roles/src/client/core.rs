@@ -5,6 +5,7 @@ use super::calls::ClientCalls;
 use crate::exchange::{TRAINING_LOSS, label_in};
 use crate::message::{AnyMessage, Erased, Ids};
 use crate::privacy::{MinibatchSampling, NoiseSource, ReleaseNoise};
+use crate::round::limited;
 use crate::slot_calls::SlotCalls;
 use crate::store::{States, Store};
 use crate::{
@@ -268,7 +269,7 @@ impl ClientCalls for ClientCore {
     }
     fn note(&mut self, text: String) {
         if !self.has("accountant") && !self.notes.contains(&text) {
-            self.notes.push(text);
+            self.notes.extend(limited(self.notes.len(), text));
         }
     }
     fn measure(&mut self, name: &str, value: f64) {

@@ -6,6 +6,7 @@ use crate::exchange::shape_check::ExpectedShape;
 use crate::host::JournalEntry;
 use crate::message::{self, AnyMessage, Bytes, Erased, Ids, MessageType, hex};
 use crate::privacy::{Observer, epsilons};
+use crate::round::MOST_NOTES;
 use crate::server::RunState;
 use crate::server::calls::Results;
 use crate::{
@@ -172,7 +173,7 @@ impl Collector {
         };
         ensure!(weight <= most, too_much);
         wanted.check(sent, &mail)?;
-        for note in envelope.notes {
+        for note in envelope.notes.into_iter().take(MOST_NOTES + 1) {
             self.notes.entry(note).or_default().push(from);
         }
         for (name, value) in envelope.measures {
