@@ -11,8 +11,8 @@ use std::sync::{Arc, mpsc};
 /// The most bytes of a message.
 pub const MAX_BODY: u64 = 8 << 30;
 
-/// Length of the head, whether a body follows, and its length.
-const FRONT: usize = 4 + 1 + 8;
+/// Length of the head, whether a body follows, its length, and a checksum of these.
+const FRONT: usize = 4 + 1 + 8 + 4;
 
 /// The sending side of a stream.
 pub struct Sender<W> {
@@ -43,6 +43,7 @@ impl<W: Write> Sender<W> {
         front.extend(length.to_le_bytes());
         front.push(u8::from(!again));
         front.extend(bytes.to_le_bytes());
+        front.extend(crc32fast::hash(&front).to_le_bytes());
         front.extend(head);
         self.to.write_all(&front)?;
         if !again {
@@ -84,9 +85,14 @@ impl<R: Read> Receiver<R> {
                 Err(error) => return Err(error.into()),
             }
         }
+        let (lengths, sum) = front.split_at(FRONT - 4);
+        ensure!(
+            crc32fast::hash(lengths).to_le_bytes() == *sum,
+            "a packet's lengths were damaged on their way"
+        );
         let head = u64::from(u32::from_le_bytes([front[0], front[1], front[2], front[3]]));
         let mut body = [0; 8];
-        body.copy_from_slice(&front[5..]);
+        body.copy_from_slice(&lengths[5..]);
         let body = u64::from_le_bytes(body);
         ensure!(
             head <= MAX_HEAD as u64 && body <= MAX_BODY,
@@ -158,6 +164,22 @@ mod tests {
     }
 
     #[test]
+    fn a_flipped_bit_of_a_length_is_an_error_and_no_wait_for_more() {
+        let mut sent = Vec::new();
+        let body = vec![1, 2].into();
+        Sender::new(&mut sent).send(&packet(b"one", &body)).unwrap();
+        for bit in 0..8 * FRONT {
+            let mut flipped = sent.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            let error = Receiver::new(&flipped[..]).receive().unwrap_err();
+            assert_eq!(
+                error.to_string(),
+                "a packet's lengths were damaged on their way"
+            );
+        }
+    }
+
+    #[test]
     fn a_message_to_many_crosses_once() {
         let (big, small): (Arc<[u8]>, Arc<[u8]>) = (vec![7; 100_000].into(), vec![1, 2].into());
         let sent = [
@@ -187,15 +209,21 @@ mod tests {
         for cut in 1..bytes.len() {
             assert!(Receiver::new(&bytes[..cut]).receive().is_err(), "{cut}");
         }
+        let with_sum = |bytes: &mut Vec<u8>| {
+            let sum = crc32fast::hash(&bytes[..FRONT - 4]).to_le_bytes();
+            bytes[FRONT - 4..FRONT].copy_from_slice(&sum);
+            Receiver::new(&bytes[..]).receive().unwrap_err().to_string()
+        };
         let mut long = bytes.clone();
         long[5..13].copy_from_slice(&(MAX_BODY).to_le_bytes());
-        let error = Receiver::new(&long[..]).receive().unwrap_err();
-        assert!(error.to_string().contains("cut short"), "{error}");
+        let error = with_sum(&mut long);
+        assert!(error.contains("cut short"), "{error}");
         long[5..13].copy_from_slice(&u64::MAX.to_le_bytes());
-        let error = Receiver::new(&long[..]).receive().unwrap_err();
-        assert!(error.to_string().contains("they may have"), "{error}");
+        let error = with_sum(&mut long);
+        assert!(error.contains("they may have"), "{error}");
         // "equal to the previous one" without a previous one
         bytes[4] = 0;
-        assert!(Receiver::new(&bytes[..]).receive().is_err());
+        let error = with_sum(&mut bytes);
+        assert!(error.contains("repeats the message"), "{error}");
     }
 }
