@@ -142,6 +142,20 @@ impl Document {
         self.root.as_ref().map_or(Value::Null, Node::value)
     }
 
+    /// As [`Document::values`], of a text that another user may have written: what is too large or
+    /// too deep is an error, in little time and memory.
+    ///
+    /// # Errors
+    /// Every mistake of the text at once.
+    pub fn values_of(file: &str, text: &[u8]) -> Result<Value, Mistakes> {
+        let (root, mistakes) = Self::parse(file, text).tree("a spec is a mapping")?;
+        if mistakes.is_empty() {
+            Ok(root.value())
+        } else {
+            Err(Mistakes::sorted(mistakes))
+        }
+    }
+
     /// Reads a document that is no spec as these settings. `what` says what such a document is.
     ///
     /// # Errors

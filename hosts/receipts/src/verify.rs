@@ -156,7 +156,7 @@ pub fn verify(
         covered: vec![RECEIPTS.into(), "spec.yaml".into()],
         ..Verified::default()
     };
-    let resolved: Value = serde_yaml::from_slice(&text).context("spec.yaml")?;
+    let resolved = Document::values_of("spec.yaml", &text)?;
     let mut files_left = FilesLeft {
         folder,
         seen: BTreeSet::new(),

@@ -77,7 +77,7 @@ impl SpecText {
     /// Describes the differences between the leader's spec, from [`SpecText::packed`], and this
     /// one.
     pub fn differs(&self, leader: &[u8]) -> String {
-        let Ok(there) = serde_yaml::from_slice::<Value>(leader) else {
+        let Ok(there) = fl_registry::Document::values_of("spec", leader) else {
             return "the leader's spec cannot be read".into();
         };
         let at = differences(&there, &self.value);

@@ -21,6 +21,7 @@ use damage::{contradiction, not_done, other_costs};
 use fl_core::Result;
 use fl_core::privacy::Observer;
 use fl_core::regular_file::read_text;
+use fl_registry::Document;
 use journal::{journal, journalled};
 use metrics::{METRICS, measurements};
 use origin::{program, sha256};
@@ -98,8 +99,7 @@ impl Run {
             }
             Err(error) => return Err(error).context(format!("reading {here}/spec.yaml")),
         };
-        let spec = serde_yaml::from_str(&spec_text)
-            .with_context(|| format!("reading {here}/spec.yaml"))?;
+        let spec = Document::values_of(&format!("{here}/spec.yaml"), spec_text.as_bytes())?;
         let mut notices = Vec::new();
         let journal = journal(path, &mut notices, brief);
         let metrics = measurements(path, &mut notices, brief);

@@ -5,6 +5,7 @@ use super::{Cost, Metric, MetricDetails, Outcome, Run, Summary, Traffic};
 use fl_core::metrics::is_score;
 use fl_core::privacy::{Epsilons, Observer};
 use fl_core::{ClientId, Result};
+use fl_registry::Document;
 use serde::{Deserialize, Serialize};
 use serde_yaml::Value;
 use std::collections::BTreeMap;
@@ -164,7 +165,7 @@ impl RunRecord {
         Ok(Run {
             label: place.display().to_string(),
             path: place,
-            spec: serde_yaml::from_str(&spec)?,
+            spec: Document::values_of("spec", spec.as_bytes())?,
             spec_text: spec,
             journal: Vec::new(),
             metrics,
