@@ -12,8 +12,9 @@ const LINKS: usize = 40;
 /// Why a file or a folder is not trusted.
 #[derive(Debug, thiserror::Error)]
 pub enum Untrusted {
-    /// Every user may write to it, or to a folder on the way to it. Other permissions mend that.
-    #[error("{0}; chmod o-w")]
+    /// Every user, or a group that is not the user's own, may write to it, or to a folder on the way
+    /// to it. Other permissions mend that.
+    #[error("{0}; chmod go-w")]
     Writable(String),
     /// Another user owns it, or a folder on the way to it, or the system does not say who does.
     #[error("{0}")]
@@ -32,10 +33,10 @@ impl From<std::io::Error> for Untrusted {
 /// # Errors
 /// Says who could have, and where.
 pub fn trusted(path: &Path, about: &Metadata) -> Result<(), Untrusted> {
-    if about.permissions().mode() & 0o002 != 0 {
-        return Err(Untrusted::Writable(
-            "every user may write to it, so any user could change it".into(),
-        ));
+    if let Some(who) = writers(about) {
+        return Err(Untrusted::Writable(format!(
+            "{who} may write to it, and could change it"
+        )));
     }
     let own = rustix::process::geteuid().as_raw();
     let ours = |about: &Metadata| [0, own].contains(&about.uid());
@@ -54,14 +55,13 @@ pub fn trusted(path: &Path, about: &Metadata) -> Result<(), Untrusted> {
                 about.uid()
             )));
         }
-        let mode = about.permissions().mode();
-        if mode & 0o002 == 0 {
+        let Some(who) = writers(&about) else {
             continue;
-        }
+        };
         // in a sticky folder, such as /tmp, only its owner can replace a file
-        if mode & 0o1000 == 0 {
+        if about.permissions().mode() & 0o1000 == 0 {
             return Err(Untrusted::Writable(format!(
-                "every user may write to its folder{}, so any user could replace it",
+                "{who} may write to its folder{}, and could replace it",
                 named(&folder, path)
             )));
         }
@@ -76,6 +76,21 @@ pub fn trusted(path: &Path, about: &Metadata) -> Result<(), Untrusted> {
         }
     }
     Ok(())
+}
+
+/// Who may write besides its owner. On Linux the group in which the user makes files is trusted: most
+/// systems have one for each user.
+fn writers(about: &Metadata) -> Option<String> {
+    let (mode, group) = (about.permissions().mode(), about.gid());
+    let users = || cfg!(target_os = "linux") && group == rustix::process::getegid().as_raw();
+    let own = group == 0 || users();
+    if mode & 0o002 != 0 {
+        Some("every user".into())
+    } else if mode & 0o020 != 0 && !own {
+        Some(format!("group {group}"))
+    } else {
+        None
+    }
 }
 
 /// The folder's name, if it is not the one that the path names.
@@ -147,24 +162,26 @@ mod tests {
         };
         mode("open", 0o777);
         let error = trusted("open/a/b/lib.so").unwrap_err();
-        assert!(
-            error.contains("/open, so any user could replace it"),
-            "{error}"
-        );
+        assert!(error.contains("/open, and could replace it"), "{error}");
         // what a link in such a folder leads to may be fine, but the link is not
         symlink(at("closed/lib.so"), at("open/link.so")).unwrap();
         symlink("open/link.so", at("twice.so")).unwrap();
         for link in ["open/link.so", "twice.so"] {
-            assert!(
-                trusted(link)
-                    .unwrap_err()
-                    .contains("any user could replace it")
-            );
+            assert!(trusted(link).unwrap_err().contains("and could replace it"));
         }
         trusted("closed/../closed/lib.so").unwrap();
         // sticky, as /tmp is: its entries are ours
         mode("open", 0o1777);
         trusted("twice.so").unwrap();
+        // the user's own group is as good as the user, another is not
+        mode("closed", 0o775);
+        trusted("closed/lib.so").unwrap();
+        if rustix::process::geteuid().is_root() {
+            std::os::unix::fs::chown(at("closed"), None, Some(4321)).unwrap();
+            let error = trusted("closed/lib.so").unwrap_err();
+            assert!(error.contains("group 4321 may write"), "{error}");
+        }
+        mode("closed", 0o755);
         // the owner of a folder can replace what is in it
         if rustix::process::geteuid().is_root() {
             std::os::unix::fs::chown(at("closed"), Some(4321), None).unwrap();
