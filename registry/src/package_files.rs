@@ -201,6 +201,16 @@ impl Package {
                     .is_some_and(|first| first.ends_with(".dist-info"))
             })
             .partition(|name| name.starts_with("../") || Path::new(name).is_absolute());
+        // two names of one file would hide one of them
+        let odd = |name: &&str| {
+            let inner = name.trim_start_matches("../").trim_start_matches('/');
+            inner.split('/').any(|step| matches!(step, "" | "." | ".."))
+        };
+        if let Some(name) = inside.iter().chain(&outside).copied().find(odd) {
+            return Err(format!(
+                "its RECORD has {name:?}, which is no plain name; install the package anew with pip"
+            ));
+        }
         let mut cover = Cover {
             root: &self.folder,
             files: BTreeSet::from([format!("{}/entry_points.txt", self.info)]),
@@ -234,12 +244,14 @@ impl Package {
         // data beside the environment's modules; how deep these lie differs between systems
         for name in outside {
             let path = self.folder.join(name);
-            let scripts = path
-                .parent()
-                .is_some_and(|folder| folder.ends_with("bin") || folder.ends_with("Scripts"));
-            if !scripts && path.is_file() {
-                let name = name.trim_start_matches("../");
-                all.insert(format!("../{name}"), of(&path)?);
+            let name = name.trim_start_matches("../");
+            let scripts = name.strip_prefix("bin/").or(name.strip_prefix("Scripts/"));
+            let is_script = scripts.is_some_and(|script| !script.contains('/'));
+            if !is_script && path.is_file() {
+                let name = format!("../{name}");
+                if all.insert(name.clone(), of(&path)?).is_some() {
+                    return Err(format!("its RECORD has two files that are both {name}"));
+                }
             }
         }
         let files: Vec<(String, String)> = all.into_iter().collect();

@@ -346,7 +346,11 @@ def _files(module: str) -> tuple[Path, list[Path]] | None:
         return None
     file = Path(file).resolve()
     if hasattr(top, "__path__"):
-        return file.parent.parent, sorted(file.parent.rglob("*.py"))
+        inside = list(file.parent.rglob("*"))
+        links = (path for path in inside if path.is_symlink() and path.is_dir())
+        if link := next((path for path in links if any(path.rglob("*.py"))), None):
+            raise ImportError(f"module {module}: its folder {link} is a link; hashes follow none")
+        return file.parent.parent, sorted(path for path in inside if path.suffix == ".py")
     return file.parent, [file]
 
 

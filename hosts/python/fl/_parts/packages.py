@@ -74,7 +74,7 @@ def _roots(files: typing.Mapping[str, str]) -> set[str]:
         stem, _, ending = file.partition(".")
         if inside is None and ending.rpartition(".")[2] in MODULES:
             inside = "/".join([*folders, stem])
-        if inside is not None and all(word.isidentifier() for word in inside.split("/")):
+        if inside is not None:
             roots.add(inside.replace("/", "."))
     return roots
 
