@@ -9,6 +9,7 @@ use serde_json::Number;
 use serde_yaml::Mapping;
 use std::collections::BTreeMap;
 use std::ops::Bound;
+use std::path::PathBuf;
 
 /// What to do if a name is unknown, and no known one is near.
 const ELSEWHERE: &str =
@@ -50,6 +51,8 @@ pub struct Catalogue {
     pub(crate) libraries: Vec<Library>,
     /// What the command line says of processes for libraries.
     pub(crate) isolate: Option<Isolation>,
+    /// The folder of the specs that name libraries, if it is not the one in which they lie.
+    pub(crate) folder: Option<PathBuf>,
     /// Whether specs may be those of another user, so that what they say of isolation does not
     /// count; then, whether their modules of Python are loaded.
     pub(crate) foreign: Option<bool>,

@@ -19,6 +19,7 @@ mod check;
 mod client_groups;
 mod compatibility;
 mod conflicts;
+mod data_section;
 mod describe;
 mod diagnostics;
 mod docs;
@@ -58,13 +59,16 @@ mod yaml;
 mod tests;
 
 pub use catalogue::{Catalogue, any_make, as_in_papers, meant};
+pub use data_section::DataSection;
 pub use describe::{settings_json, settings_table};
 pub use diagnostics::{Mistake, Mistakes, SourcePosition};
 pub use docs::columns::{columns, fill};
 pub use document::{Document, Places, ReadableSettings};
 pub use enum_options::Choice;
 #[cfg(unix)]
-pub use isolate::{ARGUMENT, isolate_with, isolated_program, isolation_notes, library_process};
+pub use isolate::{
+    ARGUMENT, isolate_with, isolated_program, isolation_notes, library_process, opening_notes,
+};
 pub use library::{Library, PackageRequest, Refusal, replacement_notes};
 pub use load::{before_loading, load};
 pub use lock::{LOCK_FILE, Lock};
@@ -74,7 +78,7 @@ pub use python_module::{
     on_metrics, on_module, on_session, session_parts,
 };
 pub use schema::schema_of;
-pub use sections::{DataSection, Isolate, Isolation, Keep, LedgerUse, Plugin, is_spec_key};
+pub use sections::{Isolate, Isolation, Keep, LedgerUse, Plugin, is_spec_key};
 pub use sinks::{FileSink, FolderSink, MlFlowSink, Sink, WandbMode, WandbSink};
 pub use spec::{NO_LEVELS, Spec};
 pub use stages::SpecStage;

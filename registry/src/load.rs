@@ -101,6 +101,12 @@ impl Catalogue {
         self
     }
 
+    /// The same parts; a spec that names libraries is that of this folder, wherever it lies.
+    pub fn of_specs_in(mut self, folder: Option<PathBuf>) -> Self {
+        self.folder = folder;
+        self
+    }
+
     /// The same parts, for specs of other users: every library that such a spec names gets
     /// processes of its own, with the default limits, whatever the spec and its index say; none if
     /// [`Catalogue::isolating`] turned that off. A module of Python cannot have that: it is refused
@@ -110,6 +116,12 @@ impl Catalogue {
         self.isolate.get_or_insert_with(default);
         self.foreign = Some(modules);
         self
+    }
+
+    /// What the command line says of processes for libraries, if anything.
+    pub(crate) fn isolates(&self) -> Option<bool> {
+        let isolate = self.isolate.as_ref()?;
+        Some(matches!(isolate, Isolation::On(_)))
     }
 
     /// The libraries that were loaded, in the order of loading.
@@ -132,6 +144,9 @@ impl Catalogue {
         let of = |list: &[&PartDecl], p: &PartDecl| list.iter().any(|q| std::ptr::eq(*q, p));
         for library in libraries {
             let (mut library, package) = library.located()?;
+            if let Some(folder) = &all.folder {
+                library.folder.clone_from(folder);
+            }
             if let Some(modules) = all.foreign {
                 let trusted = modules && library.module.is_some();
                 library.isolate = trusted.then_some(Isolation::Off);

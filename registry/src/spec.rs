@@ -2,11 +2,12 @@
 
 use crate::catalogue::Catalogue;
 use crate::check::{Checker, Fill};
+use crate::data_section::DataSection;
 use crate::diagnostics::Mistakes;
 use crate::document::Document;
 use crate::library::Library;
 use crate::rounds_check::last_round;
-use crate::sections::{DataSection, Keep, LedgerUse, Top};
+use crate::sections::{Keep, LedgerUse, Top};
 use crate::sinks::Sink;
 use crate::slots::in_order;
 use crate::spanned_value::key;
@@ -58,6 +59,8 @@ pub struct Spec<D> {
     pub noise: Noise,
     /// The libraries that were loaded for it, each with its hash.
     pub libraries: Vec<Library>,
+    /// Whether the command line isolates libraries; `None`: it does not say.
+    pub isolates: Option<bool>,
     /// The whole spec with every default filled in; it reads back as the same spec.
     pub resolved: Value,
     /// What a user should know of the spec.
@@ -179,6 +182,7 @@ impl Document {
             keep: top.keep,
             noise: top.noise.into(),
             libraries: catalogue.libraries.clone(),
+            isolates: catalogue.isolates(),
             resolved,
             notes,
             foreseen,

@@ -273,6 +273,9 @@ impl CaseFile {
                 return Ok(Err(Mistakes::sorted(mistakes)));
             }
         };
+        #[cfg(unix)]
+        fl_registry::opening_notes(catalogue.libraries())
+            .for_each(|note| fl_engine::note_once(&note));
         let folder = path.parent().unwrap_or(Path::new(""));
         mistakes.extend(check(&file.cases, folder, &catalogue, &places));
         if !mistakes.is_empty() {

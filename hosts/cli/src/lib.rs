@@ -406,6 +406,12 @@ impl<E: Into<anyhow::Error>> From<E> for Failure {
 
 type Done = Result<(), Failure>;
 
+/// The parts for run folders that other users may have made: what these say of isolation does not
+/// count, except for modules of Python.
+fn of_others(catalogue: Catalogue) -> Catalogue {
+    catalogue.for_foreign_specs(true)
+}
+
 /// An error if a signal has stopped the program.
 fn not_stopped(signals: &Signals) -> Done {
     let stopped = signals.exit_code().map(Failure::Stopped);
@@ -467,7 +473,7 @@ fn dispatch(cli: Cli, command: &[String], more: &[&'static PartDecl]) -> Done {
         Command::Report(args) => report::report(&args, &catalogue),
         Command::Compare(args) => report::compare(&args),
         Command::Verify(args) => verify::verify(&args, &catalogue),
-        Command::Export(args) => export::export(&args, &catalogue, command),
+        Command::Export(args) => export::export(&args, &of_others(catalogue), command),
         Command::Test(args) => cases::test(&args, &catalogue),
         Command::Completions { shell } => completions(shell),
         Command::Man { dir } => man(&dir),
@@ -515,7 +521,7 @@ fn dispatch(cli: Cli, command: &[String], more: &[&'static PartDecl]) -> Done {
         Command::Ledger { command } => ledger::ledger(&command, &catalogue),
         Command::Audit(args) => audit::audit(&args, &catalogue),
         #[cfg(feature = "plugins")]
-        Command::Attack { command: asked } => attack::run(&asked, &catalogue, command),
+        Command::Attack { command: asked } => attack::run(&asked, &of_others(catalogue), command),
         Command::Data { command } => match command {
             DataCommand::List { place, json } => show::data(&place, json),
             DataCommand::Get(args) => get::get(&args),

@@ -91,6 +91,12 @@ pub struct ClientArgs {
     /// The node file, if the data are its own.
     #[arg(long, value_name = "FILE")]
     node: Option<PathBuf>,
+    /// The folder of the spec that the leader has read, if that names libraries.
+    #[arg(long, value_name = "DIR")]
+    of_folder: Option<PathBuf>,
+    /// The leader is to stop already.
+    #[arg(long)]
+    hurries: bool,
     #[command(flatten)]
     data: DataDir,
 }
@@ -186,6 +192,10 @@ pub fn run(args: &RunArgs, catalogue: &Catalogue, command: &[String]) -> Done {
             complain(format_args!("error: {error:#}"));
             return Err(Failure::Stopped(code));
         }
+        (Err(Failure::NotRun(why)), Some(code)) => {
+            complain(why);
+            return Err(Failure::Stopped(code));
+        }
         (outcome, _) => outcome?,
     };
     let Some(outcome) = outcome else {
@@ -248,6 +258,8 @@ pub fn serve(args: ClientArgs, catalogue: &Catalogue) -> Done {
         spec: args.spec,
         home: args.home,
         node: args.node,
+        of_folder: args.of_folder,
+        hurries: args.hurries,
     };
     Ok(fl_engine::serve(process, catalogue)?)
 }

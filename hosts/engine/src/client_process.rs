@@ -14,6 +14,10 @@ pub struct ClientProcess {
     pub node: Option<PathBuf>,
     /// The data directory.
     pub data_dir: PathBuf,
+    /// The folder of the spec that the leader has read, if that names libraries.
+    pub of_folder: Option<PathBuf>,
+    /// Is the leader to stop already?
+    pub hurries: bool,
 }
 
 /// Serves the clients of a spec on the socket that is this process's standard input. Ends the
@@ -33,7 +37,12 @@ pub fn serve(process: ClientProcess, catalogue: &fl_registry::Catalogue) -> anyh
     // a part that reads its standard input finds nothing, not what the leader asks
     let nothing = std::fs::File::open("/dev/null").context("opening /dev/null")?;
     rustix::stdio::dup2_stdin(nothing).context("its standard input")?;
-    let spec = prepare::read(&prepare::parse(&process.spec)?, catalogue)?;
+    hurry_with_leader().context("listening to signals")?;
+    if process.hurries {
+        fl_core::abi::hurry_calls();
+    }
+    let catalogue = catalogue.clone().of_specs_in(process.of_folder);
+    let spec = prepare::read(&prepare::parse(&process.spec)?, &catalogue)?;
     let mut node = node(
         &spec,
         &NodeConfig {
@@ -45,4 +54,17 @@ pub fn serve(process: ClientProcess, catalogue: &fl_registry::Catalogue) -> anyh
     )?;
     let gone = || std::process::exit(0);
     fl_remote::frame::serve(socket.try_clone()?, socket, &mut node, gone)
+}
+
+/// A leader that is to stop says so with SIGTERM: calls of libraries that go on for longer are ended
+/// then, as in the leader. This process ends with the leader.
+#[cfg(unix)]
+fn hurry_with_leader() -> std::io::Result<()> {
+    use signal_hook::{consts::SIGTERM, iterator::Signals};
+    let mut signals = Signals::new([SIGTERM])?;
+    let listen = move || signals.forever().for_each(|_| fl_core::abi::hurry_calls());
+    std::thread::Builder::new()
+        .name("signals".into())
+        .spawn(listen)?;
+    Ok(())
 }

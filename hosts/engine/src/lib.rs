@@ -48,7 +48,9 @@ pub use fl_privacy::{
 pub use lock::lock;
 pub use node::{NodeConfig, node, set_by_leader};
 pub use placement::{DataOwnership, EngineFactory, Placement, start_processes_with};
-pub use prepare::{check, data, data_files, data_with_notes, manifest, open, parse, read, text};
+pub use prepare::{
+    check, data, data_files, data_with_notes, manifest, note_once, open, parse, read, text,
+};
 pub use request::{RunRequest, Source, run};
 pub use run_folder::RUN_PAGE;
 pub use run_scheduler::{Job, JobEnd, JobEvent, OnJob, RunCount};

@@ -5,6 +5,8 @@ use crate::node_file::NodeFile;
 use crate::run_folder::CLIENTS;
 use anyhow::{Context, bail, ensure};
 use fl_core::ClientId;
+use fl_data::DataSpec;
+use fl_registry::Spec;
 use fl_remote::{Leader, SpecText};
 use fl_sim::ExternalClients;
 use std::collections::BTreeMap;
@@ -113,19 +115,21 @@ pub(crate) fn ready(placement: Placement, clients: usize) -> anyhow::Result<Read
 }
 
 impl Ready {
-    /// The clients of the run in this folder, with this spec and data files of these hashes.
+    /// The clients of the run in this folder, with this spec, its text, and data files of these
+    /// hashes.
     ///
     /// # Errors
     /// When the folder cannot be written.
     pub(crate) fn clients<'a>(
         self,
+        spec: &Spec<DataSpec>,
         yaml: &str,
         files: &[String],
         folder: &Path,
         data_dir: &'a Path,
     ) -> anyhow::Result<Box<dyn ExternalClients + 'a>> {
         let DataOwnership::Engine(EngineFactory(make)) = &self.placement.owners else {
-            return self.local(yaml, folder, data_dir);
+            return self.local(spec, yaml, folder, data_dir);
         };
         let folder = folder.join(CLIENTS);
         std::fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
@@ -136,6 +140,7 @@ impl Ready {
     #[cfg(not(unix))]
     fn local<'a>(
         self,
+        _: &Spec<DataSpec>,
         _: &str,
         _: &Path,
         _: &'a Path,
@@ -149,6 +154,7 @@ impl Ready {
     #[cfg(unix)]
     fn local<'a>(
         self,
+        of: &Spec<DataSpec>,
         yaml: &str,
         folder: &Path,
         data_dir: &'a Path,
@@ -177,6 +183,12 @@ impl Ready {
             }
             DataOwnership::Engine(_) => bail!("an engine starts its processes by itself"),
         };
+        // what the user says of libraries is stronger than the spec there too
+        let isolates = of.isolates.map(|isolates| format!("--isolate={isolates}"));
+        let mut folders = of.libraries.iter().map(|library| &library.folder);
+        let named_in = folders
+            .find(|folder| !folder.as_os_str().is_empty())
+            .cloned();
         let begin = move |at: usize| {
             let (home, node) = &homes[at];
             let (ours, theirs) = UnixStream::pair()?;
@@ -185,11 +197,18 @@ impl Ready {
             let mut command = Command::new(program);
             command
                 .args(first)
+                .args(&isolates)
                 .arg("client-process")
                 .arg(&spec)
                 .arg(home)
                 .arg("--data-dir")
                 .arg(data_dir);
+            if fl_core::abi::hurries() {
+                command.arg("--hurries");
+            }
+            if let Some(folder) = &named_in {
+                command.arg("--of-folder").arg(folder);
+            }
             if let Some(file) = node {
                 command.arg("--node").arg(file);
             }

@@ -93,7 +93,7 @@ fn library_notes(spec: &Spec<DataSpec>) -> Vec<String> {
 }
 
 /// Logs a note that this process has not logged before: a study checks one spec many times.
-fn note_once(note: &str) {
+pub fn note_once(note: &str) {
     static NOTED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     let mut noted = NOTED.lock().unwrap_or_else(PoisonError::into_inner);
     if noted.insert(note.into()) {
