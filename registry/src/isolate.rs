@@ -37,7 +37,7 @@ pub(crate) fn can() -> bool {
 /// closes, what stays open, what this system cannot refuse, and what a sandbox refuses although a
 /// setting asks for it.
 pub fn isolation_notes<D>(spec: &Spec<D>) -> Vec<String> {
-    let opened = spec.libraries.iter().filter_map(opened);
+    let opened = opening_notes(&spec.libraries);
     let isolated = |library: &Library| {
         let isolate = library.isolated.clone().filter(|isolate| isolate.sandbox);
         isolate.map(|isolate| (library.path.clone(), isolate))
@@ -63,6 +63,11 @@ pub fn isolation_notes<D>(spec: &Spec<D>) -> Vec<String> {
         refused.map(move |what| format!("{who}: {what}"))
     });
     opened.chain(gap).chain(refused).collect()
+}
+
+/// What specs open to libraries, and whether the command line closes it.
+pub fn opening_notes(libraries: &[Library]) -> impl Iterator<Item = String> {
+    libraries.iter().filter_map(opened)
 }
 
 /// What the spec lets a library do beyond a sandbox that reads the spec's folder, and whether it
@@ -187,6 +192,7 @@ mod linux {
         kill_current_process_group, pidfd_open, pidfd_send_signal, set_parent_process_death_signal,
         setrlimit,
     };
+    use std::net::Shutdown;
     use std::os::fd::{AsFd, AsRawFd, OwnedFd};
     use std::os::unix::net::UnixStream;
     use std::os::unix::process::{CommandExt, parent_id};
@@ -212,8 +218,7 @@ mod linux {
         let memory = File::from(memfd_create("fl-shared", flags)?);
         // neither side can take away what the other has mapped
         fcntl_add_seals(&memory, SealFlags::SHRINK | SealFlags::SEAL)?;
-        // what a library prints is not the program's result
-        let errors = std::io::stderr().as_fd().try_clone_to_owned()?;
+        let (output, printed) = output()?;
         let memory_bytes = isolate
             .memory_gib
             .map_or_else(machine, |gib| (gib * (1u64 << 30) as f64) as u64);
@@ -230,7 +235,8 @@ mod linux {
             .arg(path)
             .args(&isolate.reads)
             .stdin(Stdio::from(OwnedFd::from(theirs)))
-            .stdout(Stdio::from(errors))
+            .stdout(Stdio::from(output.try_clone()?))
+            .stderr(Stdio::from(output))
             // a key pressed in the terminal is for the program, which still needs it
             .process_group(0);
         if isolate.sandbox {
@@ -247,7 +253,24 @@ mod linux {
             memory,
             memory_bytes,
             ended,
+            printed: Some(printed),
         })
+    }
+
+    /// Where a library prints, which a thread passes on to the program's errors, for it is no result
+    /// of the program. The library does not get those: it could open a pipe anew and read from it
+    /// what the program says.
+    fn output() -> Result<(OwnedFd, Receiver<()>)> {
+        let (mut ours, theirs) = UnixStream::pair()?;
+        ours.shutdown(Shutdown::Write)?;
+        let (open, printed) = sync_channel::<()>(0);
+        let pass_on = move || {
+            let _ = std::io::copy(&mut ours, &mut std::io::stderr());
+            drop(open);
+        };
+        let thread = std::thread::Builder::new().name("printed".into());
+        thread.spawn(pass_on).context("starting a thread")?;
+        Ok((theirs.into(), printed))
     }
 
     /// What a library in a sandbox sees of the environment: where libraries are, how many threads
@@ -409,6 +432,22 @@ mod linux {
         Ok(begun.recv()?)
     }
 
+    /// Closes what the program was begun with, such as a file of the shell's: it is not for
+    /// libraries. What this process needs it opens afterwards.
+    #[allow(unsafe_code, reason = "nothing here owns these files")]
+    fn close_inherited() {
+        // SAFETY: a call of the system on numbers. This process has opened nothing yet.
+        if unsafe { libc::syscall(libc::SYS_close_range, 3, u32::MAX, 0) } == 0 {
+            return;
+        }
+        // an old kernel
+        let most = getrlimit(Resource::Nofile).current.unwrap_or(1 << 20);
+        for file in 3..most.min(1 << 20) as i32 {
+            // SAFETY: as above.
+            unsafe { libc::close(file) };
+        }
+    }
+
     pub fn serve(args: &[OsString], exec: &dyn Executor) -> Result<()> {
         let [
             process,
@@ -423,6 +462,7 @@ mod linux {
         else {
             bail!("{ARGUMENT} is for processes that a program begins for its libraries");
         };
+        close_inherited();
         let number = |text: &OsString| text.to_str().and_then(|t| t.parse::<u64>().ok());
         let number = |text| number(text).context("its arguments are numbers");
         let process = number(process)?;

@@ -140,6 +140,7 @@ fn apart() -> Vec<&'static PartDecl> {
             socket,
             memory,
             ended: std::sync::Arc::default(),
+            printed: None,
             memory_bytes: u64::MAX,
         })
     };

@@ -63,7 +63,18 @@ pub use host::{Answers, Refused, during, import, import_library, import_linked, 
 #[cfg(unix)]
 pub use host::{import_isolated, leave};
 #[cfg(unix)]
-pub use isolated::{IsolatedLibrary, Process, hurry_calls, serve};
+pub use isolated::{IsolatedLibrary, Process, calls_were_cut, hurries, hurry_calls, serve};
+/// Is the program to stop, so that calls of libraries are hurried? Not on this system.
+#[cfg(not(unix))]
+pub fn hurries() -> bool {
+    false
+}
+
+/// Was a call cut off because the program is to stop? Not on this system.
+#[cfg(not(unix))]
+pub fn calls_were_cut() -> bool {
+    false
+}
 pub use library::{
     Host, IncomingMessage, Input, OpenCall, PartLibrary, TextAndTensors, fl_plugin, library,
 };

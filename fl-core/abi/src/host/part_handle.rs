@@ -180,6 +180,10 @@ impl Functions {
     }
 }
 
+/// The code of a call that was ended because the program is to stop; no isolated library gives
+/// it.
+pub(crate) const INTERRUPTED: i32 = i32::MIN;
+
 /// The outcome that a library reports, as an error if it is one; `None`: it has no such operation.
 pub(crate) fn checked(code: i32, answer: Answer) -> Result<Option<Answer>> {
     if let Some(misuse) = answer.misuse {
@@ -200,6 +204,7 @@ pub(crate) fn checked(code: i32, answer: Answer) -> Result<Option<Answer>> {
         FL_UNPRICED => bail!(Problem::Unpriced(text)),
         FL_SHAPE => bail!(Problem::Shape(text)),
         FL_LACKS => bail!(Problem::Lacks(text)),
+        INTERRUPTED => bail!(Problem::Interrupted(text)),
         _ => bail!("{text}"),
     }
 }

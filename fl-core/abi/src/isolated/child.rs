@@ -2,8 +2,8 @@
 
 use super::shared_memory::{AnswerRooms, Mailbox, SharedMemory};
 use super::{
-    CallRequest, Incoming, LONGEST, Operation, OwnedMessage, ProcessMessage, Reply, SharedMessage,
-    copied, frame, shared, shared_tensors, with_owned,
+    CallRequest, Incoming, LINES, LONGEST, Operation, OwnedMessage, ProcessMessage, Reply,
+    SharedMessage, copied, frame, shared, shared_tensors, with_owned,
 };
 use crate::ask::ErrorText;
 use crate::caller::Means;
@@ -28,8 +28,6 @@ use std::sync::{Mutex, PoisonError};
 
 /// The way to the program.
 static TO: Mutex<Option<ToSocket>> = Mutex::new(None);
-/// The most lines passed on for each answer.
-const LINES: usize = 1000;
 
 /// The socket to the program, which any thread may log to.
 struct ToSocket {

@@ -29,8 +29,10 @@ pub(crate) use shared_memory::AnswerRooms;
 use super::ask::ErrorText;
 use super::marshal::{OutgoingMessage, slice, view};
 use super::raw::FlMessage;
-use anyhow::ensure;
+use anyhow::{Context, ensure};
 use counted::{counted, counted_if_any, unpacked};
+#[cfg(doc)]
+use fl_roles::Problem;
 use fl_roles::Result;
 use fl_roles::message::{NamedTensors, Tensor, View};
 use fl_roles::privacy::Noise;
@@ -40,6 +42,7 @@ use serde_bytes::ByteArray;
 use shared_memory::{Listener, Mail, Mailbox, SharedMemory};
 use std::io::{BufReader, Error, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -53,16 +56,36 @@ const UNPACKED: u64 = 64;
 /// sixteen times its bytes.
 const ENTRIES: usize = 1 << 21;
 
+/// The most lines of a library's log that are passed on for each answer or question of it.
+const LINES: usize = 1000;
+
 /// How long the calls of a library may still take once the program is to stop.
 const LAST_CALLS: Duration = Duration::from_secs(2);
+/// How long a loaded protocol's step may still take then, with what the program does for it.
+const LAST_STEP: Duration = Duration::from_secs(30);
 
-/// The program is to stop.
-static STOPS: AtomicBool = AtomicBool::new(false);
+/// Since when the program is to stop.
+static STOPS: OnceLock<Instant> = OnceLock::new();
 
-/// From now on a call of an isolated library that goes on for two more seconds ends its process: a
-/// library that loops does not hold up a program that is to stop.
+/// From now on a call of an isolated library that goes on for two more seconds ends its process,
+/// and so does a step of a loaded protocol after thirty: a library that loops does not hold up a
+/// program that is to stop. What is not done then is [`Problem::Interrupted`].
 pub fn hurry_calls() {
-    STOPS.store(true, Ordering::Relaxed);
+    STOPS.get_or_init(Instant::now);
+}
+
+/// Does the program hurry its calls?
+pub fn hurries() -> bool {
+    STOPS.get().is_some()
+}
+
+/// Was a call cut off?
+static CUT: AtomicBool = AtomicBool::new(false);
+
+/// Was a call cut off because the program is to stop? Then nothing of its step may be saved: where
+/// an operation cannot fail, what came of it is no answer.
+pub fn calls_were_cut() -> bool {
+    CUT.load(Ordering::Relaxed)
 }
 
 /// The most bytes of a message from a process that may have so much memory: the program takes no
@@ -199,8 +222,23 @@ struct OwnedMessage {
     tensors: Vec<(String, Tensor)>,
 }
 
+/// Fails unless the tensors are together no larger than the shared memory, so that copies of them
+/// take no more.
+fn disjoint<'t>(
+    area: &SharedMemory,
+    tensors: impl Iterator<Item = &'t SharedTensor>,
+) -> Result<()> {
+    let mut left = area.len();
+    for tensor in tensors {
+        let rest = left.checked_sub(tensor.bytes()?);
+        left = rest.context("its tensors overlap in the memory that it shares")?;
+    }
+    Ok(())
+}
+
 /// Copies messages out of the shared memory, which is then free for others.
 fn copied(area: &SharedMemory, messages: Vec<SharedMessage>) -> Result<Vec<OwnedMessage>> {
+    disjoint(area, messages.iter().flat_map(|message| &message.tensors))?;
     let one = |facts: SharedMessage| {
         let tensors = facts.tensors.iter().map(|tensor| {
             // SAFETY: the writer waits for an answer, and writes nothing meanwhile.
@@ -329,7 +367,7 @@ impl TimedSocket {
 
     fn left(&mut self) -> Result<Option<Duration>, Error> {
         let now = Instant::now();
-        if STOPS.load(Ordering::Relaxed) && !self.hurries {
+        if STOPS.get().is_some() && !self.hurries {
             self.hurries = true;
             self.until = self.until.map(|until| until.min(now + LAST_CALLS));
         }

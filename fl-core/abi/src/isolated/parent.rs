@@ -2,16 +2,17 @@
 
 use super::process::{IsolatedPart, LibraryProcess};
 use super::{Operation, Reply};
-use crate::host::{Call, Refused, checked};
+use crate::host::{Call, INTERRUPTED, Refused, checked};
 use crate::library::Host;
 use crate::raw::{FL_ERROR, FlHost, FlMessage};
-use anyhow::{Context, anyhow};
-use fl_roles::Result;
+use anyhow::{Context, anyhow, bail};
 use fl_roles::privacy::Noise;
+use fl_roles::{Problem, Result};
 use std::ffi::c_void;
 use std::fs::File;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -27,6 +28,8 @@ pub struct Process {
     pub memory_bytes: u64,
     /// Why the program ended the process, if it did.
     pub ended: Arc<OnceLock<String>>,
+    /// Disconnected once all that it has printed is passed on, if the program does that.
+    pub printed: Option<Receiver<()>>,
 }
 
 /// Begins a process.
@@ -155,6 +158,10 @@ impl IsolatedLibrary {
         // use.
         let handle = unsafe { Box::from_raw(part.cast::<IsolatedPart>()) };
         let mut worker = self.worker(handle.worker);
+        // a program whose step is lost ends the processes anyway
+        if super::calls_were_cut() {
+            return;
+        }
         if handle.worker >= PROCESSES {
             // its process was for it alone
             *worker = Worker::default();
@@ -218,7 +225,10 @@ impl IsolatedLibrary {
         let told = answered.and_then(|(running, reply)| running.hand_on(at, reply, &Host(host)));
         told.unwrap_or_else(|error| {
             Host(host).fail("", &format!("{error:#}"));
-            FL_ERROR
+            match error.downcast_ref() {
+                Some(Problem::Interrupted(_)) => INTERRUPTED,
+                _ => FL_ERROR,
+            }
         })
     }
 
@@ -255,10 +265,15 @@ impl IsolatedLibrary {
         match reply {
             // the borrow checker requires a second lookup
             Ok(reply) => Ok((worker.running.as_mut().context("it has a process")?, reply)),
-            Err(error) => Err(anyhow!(
-                "{}, in the middle of a call",
-                self.end(worker, &error)
-            )),
+            Err(error) => {
+                let cut = worker.running.as_mut().is_some_and(|r| r.was_cut(&error));
+                let text = format!("{}, in the middle of a call", self.end(worker, &error));
+                if cut {
+                    super::CUT.store(true, Ordering::Relaxed);
+                    bail!(Problem::Interrupted(text));
+                }
+                Err(anyhow!(text))
+            }
         }
     }
 

@@ -2,22 +2,23 @@
 
 use super::shared_memory::{Mailbox, SharedMemory};
 use super::{
-    CallInput, CallRequest, ENTRIES, Incoming, LAST_CALLS, Operation, Process, ProcessMessage,
-    Reply, SharedMessage, SharedTensor, TimedSocket, WAKE, copied, frame, longest_message, shared,
-    shared_tensors, with_owned,
+    CallInput, CallRequest, ENTRIES, Incoming, LAST_CALLS, LAST_STEP, LINES, Operation, Process,
+    ProcessMessage, Reply, STOPS, SharedMessage, SharedTensor, TimedSocket, WAKE, copied, disjoint,
+    frame, longest_message, shared, shared_tensors, with_owned,
 };
 use crate::ask::ErrorText;
 use crate::caller::Means;
-use crate::host::{Answer, Answers, process_mark};
+use crate::host::{Answer, Answers, INTERRUPTED, process_mark};
 use crate::library::asked::ask_other;
 use crate::library::{Host, Input};
-use crate::raw::{FL_OK, FlHost};
+use crate::raw::{FL_ERROR, FL_OK, FlHost};
 use anyhow::{anyhow, ensure};
 use fl_roles::{Result, Stream};
 use serde_bytes::ByteArray;
 use std::cell::RefCell;
 use std::io::{ErrorKind, Write};
 use std::os::unix::process::ExitStatusExt;
+use std::sync::mpsc::Receiver;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -35,14 +36,23 @@ pub(super) struct LibraryProcess {
     area: SharedMemory,
     /// The number of the last question.
     asked: u64,
+    /// May it ask in the middle of this call?
+    may_ask: bool,
+    /// Has it gone on asking for too long after the signal to stop?
+    late: bool,
+    /// How many lines of its log this call may still have passed on.
+    lines: usize,
     /// The process that asks, see [`process_mark`].
     program: u32,
     /// Why the program ended the process, if it did.
     ended: Arc<OnceLock<String>>,
 }
 
-/// A process that ends with this value.
-pub(super) struct OwnedProcess(pub std::process::Child);
+/// How long the last words of a process that has ended may take.
+const LAST_WORDS: Duration = Duration::from_millis(200);
+
+/// A process that ends with this value; its last words are passed on then.
+pub(super) struct OwnedProcess(pub std::process::Child, Option<Receiver<()>>);
 
 impl Drop for OwnedProcess {
     fn drop(&mut self) {
@@ -53,6 +63,11 @@ impl Drop for OwnedProcess {
         unsafe { libc::kill(-(self.0.id() as i32), libc::SIGKILL) };
         let _ = self.0.kill();
         let _ = self.0.wait();
+        // a process that it has begun outside of its group may go on printing
+        let _ = self
+            .1
+            .as_ref()
+            .map(|printed| printed.recv_timeout(LAST_WORDS));
     }
 }
 
@@ -68,7 +83,7 @@ pub(super) struct IsolatedPart {
 impl LibraryProcess {
     /// A process that has begun; each call of it takes at most so long.
     pub fn new(number: u64, process: Process, longest: Duration) -> Result<Self> {
-        let child = OwnedProcess(process.child);
+        let child = OwnedProcess(process.child, process.printed);
         let mut to = TimedSocket::new(process.socket);
         to.until = Some(Instant::now() + longest);
         let area = SharedMemory::new(process.memory)?;
@@ -89,6 +104,9 @@ impl LibraryProcess {
             left: longest,
             area,
             asked: 0,
+            may_ask: false,
+            late: false,
+            lines: LINES,
             program: process_mark(),
             ended: process.ended,
         })
@@ -109,6 +127,10 @@ impl LibraryProcess {
 
     /// The program has the floor: what it takes to answer is not the library's time.
     fn pause(&mut self) -> Result<()> {
+        if STOPS.get().is_some_and(|since| since.elapsed() > LAST_STEP) {
+            self.late = true;
+            return Err(std::io::Error::from(ErrorKind::TimedOut).into());
+        }
         for end in self.ends().map(TimedSocket::left) {
             self.left = end?.map_or(self.left, |left| left.min(self.left));
         }
@@ -128,7 +150,7 @@ impl LibraryProcess {
 
     /// Sends a question.
     pub fn tell(&mut self, what: Operation, asked: CallInput<'_>) -> Result<()> {
-        self.left = self.longest;
+        (self.left, self.may_ask, self.lines) = (self.longest, asked.answers, LINES);
         for end in self.ends() {
             end.hurries = false;
         }
@@ -142,9 +164,13 @@ impl LibraryProcess {
     pub fn hear(&mut self, host: &FlHost, said: &mut dyn FnMut(u32, &str)) -> Result<Reply> {
         let number = self.asked;
         loop {
+            let lines = &mut self.lines;
             let told = self.from.next(&self.area, |told| match told {
                 Some(ProcessMessage::LogEvent(level, line)) => {
-                    said(level, &line);
+                    if *lines > 0 {
+                        said(level, &line);
+                    }
+                    *lines = lines.saturating_sub(1);
                     Ok(None)
                 }
                 other => Ok(other),
@@ -158,6 +184,7 @@ impl LibraryProcess {
                     messages,
                     room,
                 } => {
+                    ensure!(self.may_ask, "it asks in a call that nobody answers");
                     self.area.see(room)?;
                     let messages = copied(&self.area, messages)?;
                     let stream = Stream::from_key(key.into_array());
@@ -179,6 +206,7 @@ impl LibraryProcess {
                         return Err(lost);
                     }
                     self.go_on();
+                    self.lines = LINES;
                     self.reply_to(answer)?;
                 }
                 ProcessMessage::Answered(reply) => {
@@ -230,6 +258,7 @@ impl LibraryProcess {
     /// Hands a reply to the host as a library would.
     pub fn hand_on(&mut self, worker: usize, reply: Reply, host: &Host<'_>) -> Result<i32> {
         self.area.see(reply.room)?;
+        disjoint(&self.area, reply.tensors.iter())?;
         for part in reply.parts {
             host.give(IsolatedPart {
                 worker,
@@ -259,19 +288,29 @@ impl LibraryProcess {
         if let Some((setting, text)) = &reply.failure {
             host.fail(setting, text);
         }
-        Ok(reply.code)
+        // that a call was interrupted is for the program to say
+        Ok(if reply.code == INTERRUPTED {
+            FL_ERROR
+        } else {
+            reply.code
+        })
+    }
+
+    /// Was this call ended early because the program is to stop?
+    pub fn was_cut(&mut self, error: &anyhow::Error) -> bool {
+        let hurried = self.ends().iter().any(|end| end.hurries) && LAST_CALLS < self.longest;
+        io_error(error) == Some(ErrorKind::TimedOut) && (hurried || self.late)
     }
 
     /// Why a process does not answer; it has ended afterwards.
     pub fn why(mut self, error: &anyhow::Error) -> String {
-        let kind = error.downcast_ref::<std::io::Error>().map(|e| e.kind());
-        match kind {
+        let cut = self.was_cut(error);
+        match io_error(error) {
             Some(ErrorKind::TimedOut) => {
-                let hurried = self.ends().iter().any(|end| end.hurries);
-                let (longest, after) = if hurried && LAST_CALLS < self.longest {
-                    (LAST_CALLS, " after the signal to stop")
-                } else {
-                    (self.longest, "")
+                let (longest, after) = match (cut, self.late) {
+                    (true, true) => (LAST_STEP, " after the signal to stop"),
+                    (true, false) => (LAST_CALLS, " after the signal to stop"),
+                    (false, _) => (self.longest, ""),
                 };
                 let seconds = longest.as_secs_f64();
                 format!("its process was ended: a call took longer than {seconds} seconds{after}")
@@ -297,6 +336,10 @@ impl LibraryProcess {
             _ => format!("its process was ended because a request to it failed ({error:#})"),
         }
     }
+}
+
+fn io_error(error: &anyhow::Error) -> Option<ErrorKind> {
+    error.downcast_ref::<std::io::Error>().map(|e| e.kind())
 }
 
 /// The way back to a protocol, in the middle of what it asks.

@@ -453,6 +453,22 @@ mod tests {
     }
 
     #[test]
+    fn tensors_in_one_place_are_refused() {
+        let mut area = SharedMemory::new(tempfile::tempfile().unwrap()).unwrap();
+        area.reserve(1 << 20).unwrap();
+        let half = SharedTensor {
+            name: "w".into(),
+            dtype: FL_F32,
+            shape: vec![area.len() / 8],
+            at: 0,
+        };
+        let disjoint = |n: usize| super::super::disjoint(&area, std::iter::repeat_n(&half, n));
+        assert!(disjoint(1).is_ok() && disjoint(2).is_ok());
+        let error = disjoint(3).unwrap_err().to_string();
+        assert!(error.contains("overlap"), "{error}");
+    }
+
+    #[test]
     fn answers_lie_behind_the_request_and_are_zeros_until_they_are_written() {
         let mut area = SharedMemory::new(tempfile::tempfile().unwrap()).unwrap();
         let mut other = SharedMemory::made(area.file.try_clone().unwrap()).unwrap();

@@ -174,13 +174,19 @@ static void *waits(void *nothing) {
 
 extern char **environ;
 
-/* Begins a message of so many bytes on its socket to the program, and sends the first of them. */
-static void begin_message(uint32_t bytes, unsigned int sent) {
+/* Its socket to the program. */
+static int channel(void) {
   int to = -1;
   for (int fd = 3; fd < 256; fd++) {
     struct stat about;
     if (fstat(fd, &about) == 0 && S_ISSOCK(about.st_mode)) to = fd;
   }
+  return to;
+}
+
+/* Begins a message of so many bytes to the program, and sends the first of them. */
+static void begin_message(uint32_t bytes, unsigned int sent) {
+  int to = channel();
   if (write(to, &bytes, sizeof bytes) != sizeof bytes) abort();
   for (; sent > 0; sent--) {
     if (write(to, "", 1) != 1) abort();
@@ -260,6 +266,24 @@ static int32_t reach(const Part *part, const FlHost *host) {
     got = -1;
     for (char **one = environ; *one != NULL; one++)
       if (strncmp(*one, "SECRET_TOKEN=", 13) == 0) got = 0;
+  }
+  /* what the program was begun with */
+  if (is(part, "has-a-file-of-the-shell")) {
+    errno = ENOENT;
+    got = -1;
+    for (int fd = 3; fd < 256; fd++) {
+      char link[64], name[4096] = "";
+      sprintf(link, "/proc/self/fd/%d", fd);
+      if (readlink(link, name, sizeof name - 1) > 0 && strstr(name, "secret") != NULL) got = 0;
+    }
+  }
+  /* a pipe can be opened anew from its number, for reading too */
+  if (is(part, "reads-the-output")) got = open("/proc/self/fd/2", O_RDONLY);
+  if (is(part, "asks-out-of-turn")) {
+    /* the length; a question for part 0, operation 1, with a key and nothing else */
+    unsigned char asks[4 + 39] = {39, 0, 0, 0, 2, 0, 1, 32};
+    if (write(channel(), asks, sizeof asks) != sizeof asks) abort();
+    for (;;) pause();
   }
   /* no read of the program takes as long as the call */
   if (is(part, "drips")) begin_message(1000000, 1000000);
@@ -428,6 +452,26 @@ static int32_t protect(Part *part, uint32_t operation, const FlInput *input, con
   size_t three[1] = {3};
   int other = operation == FL_CLIP ? is(part, "bound-shape") : is(part, "perturb-shape");
   float *out;
+#ifdef REACHES
+  int32_t reached = operation == FL_CLIP ? reach(part, host) : FL_UNKNOWN;
+  if (reached != FL_UNKNOWN) return reached;
+#endif
+  if (is(part, "is-held")) {
+    /* what it gets, once nothing holds it */
+    while (operation == FL_CLIP && access("hold", F_OK) == 0) {
+      close(creat("held", 0600));
+      usleep(1000);
+    }
+    for (size_t i = 0; operation != FL_PRICE && i < input->messages[0].count; i++) {
+      const FlTensor *from = &input->messages[0].tensors[i];
+      size_t numbers = 1;
+      for (uint32_t k = 0; k < from->dimensions; k++) numbers *= from->shape[k];
+      out = host->tensor(host->context, from->name, FL_F32, from->dimensions, from->shape);
+      if (out == NULL) return FL_ERROR;
+      memcpy(out, from->data, numbers * sizeof *out);
+    }
+    if (operation != FL_PRICE) return FL_OK;
+  }
   ends(part, host);
   if (operation == FL_PRICE) {
     const char *price = "{\"Laplace\": {\"sensitivity\": 1, \"scale\": 1, \"unit\": \"party\"}}";
