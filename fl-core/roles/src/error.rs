@@ -61,6 +61,10 @@ pub enum Problem {
         /// The last complete step, such as `round 3`.
         after: String,
     },
+    /// A call was ended because the program is to stop. Its step is not done, and no client is to
+    /// blame; the run can resume later.
+    #[error("{0}")]
+    Interrupted(String),
     /// A part lacks an ability that a protocol needs.
     #[error("{0}")]
     Lacks(String),

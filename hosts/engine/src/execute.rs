@@ -124,7 +124,7 @@ pub fn execute(
         None => protocol,
     };
     let out = folder.path().to_path_buf();
-    let elsewhere = ready.map(|ready| ready.clients(&yaml, &hashes, &out, &options.data_dir));
+    let elsewhere = ready.map(|ready| ready.clients(spec, &yaml, &hashes, &out, &options.data_dir));
     let noise = options.noise;
     let noise = noise.map_or_else(|| prepare::noise_source(spec), Ok)?;
     let run_options = run_options(spec, (data.task, data.inherited), noise, spending.as_ref());

@@ -2,6 +2,7 @@
 
 use crate::{ExecuteOptions, Folder, execute, prepare};
 use anyhow::Context;
+use fl_core::Problem;
 use fl_data::DataSpec;
 use fl_registry::Spec;
 use fl_sim::{Execution, RunFolder, RunRecord, StepProgress, StoppedRun};
@@ -243,7 +244,12 @@ impl Pool<'_> {
         };
         let command = self.options.command.to_vec();
         let options = ExecuteOptions::new(data_dir.into(), command, execution);
-        let outcome = execute(&job.spec, data, folder, options)?;
+        let outcome = match execute(&job.spec, data, folder, options) {
+            Err(error) if matches!(error.downcast_ref(), Some(Problem::Interrupted(_))) => {
+                return Ok(Some("stopped".into()));
+            }
+            outcome => outcome?,
+        };
         if let Some(after) = outcome.stopped {
             return Ok(Some(format!("stopped after {after}")));
         }

@@ -172,6 +172,7 @@ impl Node {
         } else {
             caught(|| self.work(&mut live.client, request, body))
         };
+        let done = uncut(done).map_err(|error| told(&mut self.served.own, error))?;
         let lasts = !live.client.is_blank();
         let (said, body) = match done {
             Ok((says, _)) => says,
@@ -413,6 +414,17 @@ impl Node {
         }
         Ok(Some(says))
     }
+}
+
+/// Fails if a call of a library was cut off because the program is to stop: then nothing is kept,
+/// and the request is answered anew when the run goes on.
+fn uncut<T>(done: Result<T>) -> Result<Result<T>> {
+    if !fl_core::abi::calls_were_cut() {
+        return Ok(done);
+    }
+    let why = "a call was cut off because the program is to stop";
+    let error = Problem::Interrupted(why.into()).into();
+    Err(done.err().unwrap_or(error))
 }
 
 /// As [`told`], of what the node does with its home, whose files an error may quote.

@@ -186,6 +186,9 @@ impl NodeData {
                 value: "no number".into(),
             },
             Some(Problem::Lacks(text)) => Problem::Lacks(text.clone()),
+            Some(Problem::Interrupted(_)) => {
+                Problem::Interrupted("its program was to stop before it answered".into())
+            }
             _ => Problem::Absent("it could not answer; its node's log says why".into()),
         };
         Error::new(told)

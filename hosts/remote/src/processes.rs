@@ -7,6 +7,7 @@ use crate::remote_clients::Transport;
 use crate::wire::Packet;
 use anyhow::{Context, Error, ensure};
 use fl_core::{ClientId, Problem, Result};
+use rustix::process::{Pid, Signal, kill_process};
 use std::collections::VecDeque;
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
@@ -17,6 +18,9 @@ use std::time::{Duration, Instant};
 
 /// The most processes that may end over one request.
 const ATTEMPTS: usize = 3;
+
+/// How often it looks whether the program is to stop.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// Starts the process of this number, from 0, which serves a node ([`crate::frame::serve`]) on the
 /// other end of this socket.
@@ -78,6 +82,8 @@ pub struct Processes<'a> {
     folder: PathBuf,
     told: mpsc::SyncSender<Event>,
     events: mpsc::Receiver<Event>,
+    /// Have they been told that the program is to stop?
+    hurried: bool,
 }
 
 impl<'a> Processes<'a> {
@@ -107,6 +113,7 @@ impl<'a> Processes<'a> {
             folder,
             told,
             events,
+            hurried: false,
         }
     }
 
@@ -176,22 +183,35 @@ impl<'a> Processes<'a> {
         Ok(())
     }
 
-    /// Waits for an event until the first deadline. `Err`: this worker has exceeded it.
-    fn wait(&self) -> Result<std::result::Result<Event, usize>> {
-        let (Some(deadline), busy) = (self.deadline, self.workers.iter().enumerate()) else {
-            return Ok(Ok(self.events.recv()?));
-        };
+    /// Waits for an event until the first deadline. `Err`: this worker has exceeded it. Once the
+    /// program is to stop, tells the processes so.
+    fn wait(&mut self) -> Result<std::result::Result<Event, usize>> {
+        let busy = self.workers.iter().enumerate();
         let busy = busy.filter(|(_, worker)| worker.job.is_some());
         let first = busy
             .filter_map(|(at, worker)| Some((worker.since?, at)))
             .min();
-        let Some((since, at)) = first else {
-            return Ok(Ok(self.events.recv()?));
-        };
-        let left = deadline.saturating_sub(since.elapsed());
-        match self.events.recv_timeout(left) {
-            Ok(event) => Ok(Ok(event)),
-            Err(_) => Ok(Err(at)),
+        loop {
+            if fl_core::abi::hurries() && !self.hurried {
+                self.hurried = true;
+                for running in self.workers.iter().filter_map(|of| of.running.as_ref()) {
+                    let _ = kill_process(Pid::from_child(&running.process), Signal::TERM);
+                }
+            }
+            let left = match (self.deadline, first) {
+                (Some(deadline), Some((since, at))) => {
+                    match deadline.checked_sub(since.elapsed()) {
+                        Some(left) => left,
+                        None => return Ok(Err(at)),
+                    }
+                }
+                _ => LOOK,
+            };
+            match self.events.recv_timeout(left.min(LOOK)) {
+                Ok(event) => return Ok(Ok(event)),
+                Err(mpsc::RecvTimeoutError::Timeout) => {}
+                Err(error) => return Err(error.into()),
+            }
         }
     }
 }

@@ -216,9 +216,19 @@ impl<C: Transport> RemoteClients<C> {
             _ => {}
         }
         match reply.said {
-            AnswerKind::Failed { why, .. } | AnswerKind::Refused(why) => Err(why.into()),
+            AnswerKind::Failed { why, .. } | AnswerKind::Refused(why) => {
+                Err(interrupted(why.into()))
+            }
             said => Ok(Some((said, packet.body))),
         }
+    }
+}
+
+/// A client that stops alone is absent; only a leader that is to stop does the step again.
+fn interrupted(error: Error) -> Error {
+    match error.downcast_ref() {
+        Some(Problem::Interrupted(why)) if !fl_core::abi::hurries() => absent(why.clone()),
+        _ => error,
     }
 }
 

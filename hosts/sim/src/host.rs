@@ -5,7 +5,7 @@ use crate::listener::{Listener, Listeners, Verdict};
 use crate::run_record::RunRecord;
 use crate::saver::Saver;
 use crate::unpriced::Unpriced;
-use anyhow::bail;
+use anyhow::{bail, ensure};
 use fl_core::message::Params;
 use fl_core::{
     Answer, ClientId, Evaluation, Examples, Host, Problem, Public, Request, Result, RunEvent,
@@ -53,6 +53,17 @@ impl Sim<'_> {
         // no listener refuses a warning
         let _ = self.tell(RunEvent::Warning(text));
     }
+}
+
+/// Fails if a call of a library was cut off because the program is to stop.
+pub(crate) fn not_cut() -> Result<()> {
+    ensure!(
+        !fl_core::abi::calls_were_cut(),
+        Problem::Interrupted(
+            "a call of a library was cut off by the signal to stop: its step is done again when the run goes on".into()
+        )
+    );
+    Ok(())
 }
 
 impl Host for Sim<'_> {
@@ -132,6 +143,7 @@ impl Host for Sim<'_> {
             return Err(Problem::Stopped { after }.into());
         }
         if let RunEvent::StepEnds { .. } = event {
+            not_cut()?;
             self.record.step_ended = self.record.seconds();
         }
         self.tell(event)?;

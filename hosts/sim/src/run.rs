@@ -5,7 +5,7 @@ use crate::client_state_file::ClientStateFile;
 use crate::clients::Clients;
 use crate::external_clients::{ClientFactory, owners};
 use crate::folder::{Checkpoint, CheckpointCost, SavedPosition};
-use crate::host::Sim;
+use crate::host::{Sim, not_cut};
 use crate::listener::{Listener, Listeners};
 use crate::outcome::{Outcome, Summary, Traffic};
 use crate::partial_step::PartialStep;
@@ -323,6 +323,9 @@ fn lead(sim: &mut Sim<'_>, method: &Method<'_>, state: Option<&[u8]>) -> Result<
             _ => return Err(error),
         },
     };
+    if stopped.is_none() {
+        not_cut()?;
+    }
     let (server, clients) = run.releases();
     let done = Led {
         stopped,

@@ -143,6 +143,8 @@ impl Faults {
             Some(Problem::Budget(_) | Problem::Unpriced(_)) => &Fault::Fail,
             // if nothing shows which of two answers is right, no client is to blame
             Some(Problem::Disagree(_)) => &Fault::Fail,
+            // the step is done again when the run goes on
+            Some(Problem::Interrupted(_)) => &Fault::Fail,
             _ => &self.on_error,
         }
     }

@@ -8,6 +8,7 @@ use fl_receipts::ReceiptRecord;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::process::Command;
 
 /// A library whose parts end their process as their setting says, beside a spec.
 fn hostile(dir: &Path) -> bool {
@@ -28,7 +29,7 @@ fn hostile(dir: &Path) -> bool {
     compile("h.so", &["-DREACHES", "-pthread"]);
     compile("exits.so", &["-DEXITS_AT_LOAD"]);
     let role = ["-DROLE=\"privacy mechanism\"", "-DSIGNATURE=\"params\""];
-    compile("p.so", &role);
+    compile("p.so", &[&role[..], &["-DREACHES", "-pthread"]].concat());
     let input = r#"{"messages": [{"from": 0, "tensors": {"w": [1, 2]}}, {"from": 1, "tensors": {"w": [3, 4]}}]}"#;
     fs::write(dir.join("in.json"), input).unwrap();
     true
@@ -292,6 +293,7 @@ fn reached(dir: &Path, mode: &str, isolate: &str) -> String {
 /// gets another error.
 const REFUSED: &[(&str, &str)] = &[
     ("reads", "Permission denied"),
+    ("reads-the-output", "No such device"),
     ("writes", "Permission denied"),
     ("writes-what-it-may-read", "Permission denied"),
     ("lists", "Permission denied"),
@@ -354,6 +356,29 @@ fn a_library_reaches_nothing_outside_of_its_process() {
         let error = reached(dir, mode, isolate);
         assert!(error.contains(&format!("{mode}: done")), "{error}");
     }
+    // nobody answers what an aggregator asks
+    let error = reached(dir, "asks-out-of-turn", "");
+    assert!(
+        error.contains("it asks in a call that nobody answers"),
+        "{error}"
+    );
+    // what the program was begun with is not for its libraries, in a sandbox or not
+    for sandbox in ["true", "false"] {
+        let isolate = format!(", isolate: {{sandbox: {sandbox}}}");
+        reached(dir, "has-a-file-of-the-shell", &isolate); // writes the spec
+        let run = format!(
+            "exec 7<secret; {} run h.yaml --out shell",
+            env!("CARGO_BIN_EXE_fl")
+        );
+        let mut shell = Command::new("sh");
+        let run = shell.args(["-c", &run]).current_dir(dir).output().unwrap();
+        fs::remove_dir_all(dir.join("shell")).unwrap();
+        let error = String::from_utf8_lossy(&run.stderr).into_owned();
+        assert!(
+            error.contains("has-a-file-of-the-shell: No such"),
+            "{error}"
+        );
+    }
     // one that has closed its socket is not asked again
     let error = reached(dir, "closes", "");
     assert!(
@@ -407,6 +432,41 @@ fn the_first_signal_ends_a_call_that_never_ends() {
     let late = "its process was ended: a call took longer than 2 seconds after the signal to stop";
     assert!(error.contains(late), "{error}");
     assert_eq!(ended.status.code(), Some(143), "{error}");
+}
+
+/// A call that a signal cuts off is no fault of its client: no one is left out of the step, which is
+/// done again when the run goes on.
+#[test]
+fn a_signal_leaves_no_client_out() {
+    let d = tempfile::tempdir().unwrap();
+    let dir = d.path();
+    if !hostile(dir) {
+        return;
+    }
+    let text = "name: h\nplugins: [{path: p.so, isolate: {sandbox: false}}]\n\
+         data: {set: blobs, clients: 3}\nevaluate: {every: 300}\n\
+         checkpoint: {every: {rounds: 20}}\nfaults: {on-error: drop}\n\
+         protocol: {use: fedavg, rounds: 300}\n\
+         parts: {model: {use: linear}, aggregator: {use: mean}, privacy: {use: hostile, mode: is-held}}\n";
+    fs::write(dir.join("h.yaml"), text).unwrap();
+    let digest = |args: &[&str]| json(dir, &[args, &["--json"]].concat())["digest"].clone();
+    let whole = digest(&["run", "h.yaml", "--out", "whole"]);
+    for (out, more) in [("here", &[][..]), ("apart", &["--processes", "2"])] {
+        let run = ["run", "h.yaml", "--out", out, "--threads", "1"];
+        let mut child = start(dir, &[&run[..], more].concat());
+        until(&mut child, &dir.join(out).join("state"));
+        fs::write(dir.join("hold"), "").unwrap();
+        until(&mut child, &dir.join("held"));
+        send(&child, "-TERM");
+        let ended = child.wait_with_output().unwrap();
+        let error = String::from_utf8(ended.stderr).unwrap();
+        assert!(error.contains("after the signal to stop"), "{error}");
+        assert_eq!(ended.status.code(), Some(143), "{error}");
+        assert!(!dir.join(out).join("outcome.json").exists());
+        fs::remove_file(dir.join("hold")).unwrap();
+        fs::remove_file(dir.join("held")).unwrap();
+        assert_eq!(digest(&[&["run", "--resume", out], more].concat()), whole);
+    }
 }
 
 #[test]
@@ -472,6 +532,27 @@ fn the_flag_is_stronger_than_the_spec_and_says_what_it_overrides() {
     let strict = ["run", "h.yaml", "--isolate", "--out", "strict"];
     let (_, error) = fails(dir, &strict);
     assert!(error.contains("reads-what-it-may: done"), "{error}");
+    fs::remove_dir_all(dir.join("strict")).unwrap();
+    // processes of clients hold to it too
+    for (isolate, mode, came) in [
+        ("false", "reads", "reads: Permission denied"),
+        ("{sandbox: false}", "reads", "reads: Permission denied"),
+        (&*reads, "reads-what-it-may", "reads-what-it-may: done"),
+    ] {
+        let text = format!(
+            "name: h\nplugins: [{{path: p.so, isolate: {isolate}}}]\n\
+             data: {{set: blobs, clients: 3}}\nprotocol: {{use: fedavg, rounds: 3}}\n\
+             parts: {{model: {{use: linear}}, aggregator: {{use: mean}}, privacy: {{use: hostile, mode: {mode}}}}}\n"
+        );
+        fs::write(dir.join("h.yaml"), text).unwrap();
+        for processes in [&[][..], &["--processes", "2"]] {
+            let run = [&strict[..], processes].concat();
+            let (_, error) = fails(dir, &run);
+            assert!(error.contains(came), "{processes:?}: {error}");
+            // a run that fails in its first step leaves nothing
+            let _ = fs::remove_dir_all(dir.join("strict"));
+        }
+    }
 }
 
 #[test]
