@@ -7,8 +7,8 @@ use crate::record::{Limit, Record, Reservation, RunId, Spending};
 use crate::rows::{DataId, RowKey};
 use crate::total::{MakeAccountant, together};
 use anyhow::{Context, bail, ensure};
-use fl_core::Result;
 use fl_core::privacy::{Observer, Protection, Protections, UpperBound, short};
+use fl_core::{Result, first_names};
 use std::collections::BTreeSet;
 use std::fs::OpenOptions;
 use std::io::ErrorKind;
@@ -164,8 +164,16 @@ impl DataLedger {
             Err(error) => error.kind() != ErrorKind::NotFound,
             Ok(_) => true,
         };
+        let none = !there(&files.records) && !there(&files.head);
+        let key = Self::key_file(path);
         ensure!(
-            there(&files.records) || there(&files.head),
+            !none || !there(&key),
+            "the ledger {} is lost: its key, {}, is there; put both files of it back",
+            path.display(),
+            key.display()
+        );
+        ensure!(
+            !none,
             "there is no ledger at {}; make it with: fl ledger init {}",
             path.display(),
             path.display()
@@ -498,11 +506,12 @@ pub fn data_sets(all: &[Entry]) -> Vec<DataSet<'_>> {
             let mut runs = set.runs.iter().map(|run| &run.reservation.data);
             !open.public.is_empty() && runs.any(|own| open.publishes(own))
         };
-        let said = all.iter().filter(shows).map(|run| {
-            let title = run.title();
-            format!("its rows are public or test rows of {title}")
-        });
-        set.published = said.collect::<BTreeSet<_>>().into_iter().collect();
+        let titles = all.iter().filter(shows).map(Entry::title);
+        let titles: Vec<String> = titles.collect::<BTreeSet<_>>().into_iter().collect();
+        if !titles.is_empty() {
+            let of = first_names(&titles, 3);
+            set.published = vec![format!("its rows are public or test rows of {of}")];
+        }
     }
     sets
 }
