@@ -2,7 +2,8 @@
 
 use crate::catalogue::{any_make, sample};
 use crate::check::{CheckedProtocol, Checker, Fill};
-use crate::sections::{Clients, DataSection};
+use crate::data_section::DataSection;
+use crate::sections::Clients;
 use crate::slots::in_order;
 use fl_core::settings::Value;
 use fl_core::{
@@ -64,7 +65,9 @@ fn notes_of_selector(
 
 /// The number of clients of `clients` that attack.
 fn attackers(filled: &[Fill], clients: usize) -> usize {
-    let attacks = filled.iter().filter(|fill| fill.part.decl.role == Role::Attack);
+    let attacks = filled
+        .iter()
+        .filter(|fill| fill.part.decl.role == Role::Attack);
     let attacks: Vec<_> = attacks.map(|fill| fill.clients.as_ref()).collect();
     let attacks = |id: &u32| {
         let here = |of: &&Clients| of.0.iter().any(|range| range.contains(id));

@@ -2,9 +2,10 @@
 
 use crate::aliases;
 use crate::catalogue::{Catalogue, any_make, example, names};
+use crate::data_section::DataSection;
 use crate::diagnostics::{Mistake, Mistakes};
 use crate::document::Document;
-use crate::sections::{Clients, DataSection};
+use crate::sections::Clients;
 use crate::spanned_value::{Node, below, key};
 use fl_core::message::{Ids, Message};
 use fl_core::settings::{Reader, Step, Value, ValueType, show};

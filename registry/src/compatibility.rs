@@ -312,7 +312,7 @@ fn lacking(
             "use a neural or linear trainer, settings without `mu`, `clip` and their like, or say `takes_gradient_terms` if its training follows them",
         ),
         Ability::NoBuffers if has_buffers(model) => (
-            "it is no model without batch normalisation".to_string(),
+            "it has batch normalisation, and the loss has no term for statistics of batches".to_string(),
             "use `layer-norm` or `group-norm`, or none",
         ),
         Ability::Loss(loss) if !model.abilities().learns(*loss) => (

@@ -1,7 +1,7 @@
 //! Settings of a protocol that do not go together.
 
 use crate::check::Checker;
-use crate::sections::DataSection;
+use crate::data_section::DataSection;
 use crate::spanned_value::key;
 use crate::stages::CheckedStage;
 use fl_core::Conflict;

@@ -2,7 +2,7 @@
 //! layers, optimisers.
 
 use crate::catalogue::Catalogue;
-use crate::sections::DataSection;
+use crate::data_section::DataSection;
 use fl_core::settings::{Field, Step, ValueType, show_path};
 
 /// One word.

@@ -2,7 +2,7 @@
 
 use crate::catalogue::any_make;
 use crate::check::{CheckedProtocol, Checker, Fill, is_about_public};
-use crate::sections::DataSection;
+use crate::data_section::DataSection;
 use crate::spanned_value::{Node, below, key};
 use crate::stages::CheckedStage;
 use fl_core::settings::{Value, ValueType, show};

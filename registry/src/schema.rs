@@ -1,8 +1,9 @@
 //! JSON Schema of a spec, for editors.
 
 use crate::catalogue::{Catalogue, any_make, sample};
+use crate::data_section::DataSection;
 use crate::docs::table::explain;
-use crate::sections::{Clients, DataSection, StageSection, Top};
+use crate::sections::{Clients, StageSection, Top};
 use fl_core::settings::{Field, Range, Setting, Settings, Value, ValueType, Word, to_json};
 use fl_core::{PartDecl, Role, SlotSpec};
 use serde_json::{Map, Number, Value as Json, json};

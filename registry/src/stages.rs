@@ -3,7 +3,7 @@
 
 use crate::catalogue::any_make;
 use crate::check::{CheckedPart, CheckedProtocol, Checker, Fill};
-use crate::sections::DataSection;
+use crate::data_section::DataSection;
 use crate::slots::written;
 use crate::spanned_value::{below, key};
 use fl_core::settings::{Step, Value, show};

@@ -306,16 +306,10 @@ impl FeatureMap {
     /// The SHA-256 of its numbers or of its model, in hexadecimal, if public samples or a file
     /// decide them; `None` if the settings do.
     pub fn hash(&self) -> Option<String> {
-        let Product {
-            centre,
-            weights,
-            last: Last::Nothing,
-        } = (match self {
-            Self::Product(of) => of,
+        let (centre, weights) = match self {
             Self::Model(of) => return Some(of.sha256.clone()),
-        })
-        else {
-            return None;
+            Self::Product(of) if matches!(of.last, Last::Nothing) => (&of.centre, &of.weights),
+            Self::Product(_) => return None,
         };
         let mut hash = Sha256::new();
         for number in centre.iter().chain(weights) {

@@ -3,8 +3,8 @@
 use anyhow::{Context, Error, Result, bail, ensure};
 use fl_core::regular_file::{MOST_BINARY, read_regular, read_text};
 use fl_core::settings::{Reader, Setting, Value, ValueType};
-use fl_core::{BuildContext, PartDecl, Role, Samples, Stream, Task, Trainer};
-use fl_registry::Catalogue;
+use fl_core::{BuildContext, ClientId, PartDecl, Role, Samples, Stream, Task, Trainer};
+use fl_registry::{Catalogue, Document};
 use ndarray::Array2;
 use sha2::{Digest, Sha256};
 use std::fmt::{self, Debug, Formatter};
@@ -115,23 +115,29 @@ impl Debug for FrozenModel {
 impl FrozenModel {
     fn load(path: &Path, run: Option<&Path>, catalogue: &Catalogue) -> Result<Self> {
         let bytes = read_regular(path, MOST_BINARY)
-            .context("not found: name a model that a run kept, RUN/models/NAME")?;
+            .context("cannot be read: name a model that a run kept, RUN/models/NAME")?;
         let run = run.context("no model in the folder of a run, RUN/models/NAME")?;
         let read = |name: &str| {
             read_text(&run.join(name)).with_context(|| {
                 format!("it must stay in the folder of its run, which has no {name}")
             })
         };
-        let spec: Value = serde_yaml::from_str(&read("spec.yaml")?).context("spec.yaml")?;
+        let spec = Document::values_of("spec.yaml", read("spec.yaml")?.as_bytes())?;
         let about: serde_json::Value = serde_json::from_str(&read("run.json")?)?;
         let task = about.pointer("/meaning/task").cloned();
         let task = task.context(
             "run.json does not say what the model learnt, as an older fl wrote it: run its spec again",
         )?;
         let task: Task = serde_json::from_value(task).context("run.json")?;
-        // SLOT, or SLOT-CLIENT
+        // SLOT, SLOT-CLIENT, or a centre of the slot `model`
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let slot = name.rsplit_once('-').map_or(&*name, |(slot, _)| slot);
+        let of_client = name.rsplit_once('-');
+        let of_client = of_client.filter(|(_, id)| id.parse::<ClientId>().is_ok());
+        let slot = match of_client {
+            Some(("centre", _)) => "model",
+            Some((slot, _)) => slot,
+            None => &name,
+        };
         let part = |slot: &str| spec.get("parts")?.get(slot)?.as_mapping();
         let Some(mut settings) = part(&name).or_else(|| part(slot)).cloned() else {
             bail!(
@@ -139,6 +145,8 @@ impl FrozenModel {
             );
         };
         let used = settings.shift_remove("use").unwrap_or_default();
+        // a processor gives the same bits at every node
+        settings.shift_remove("device");
         let used = used.as_str().unwrap_or_default();
         let part = catalogue.find(Role::Trainer, used).map_err(Error::msg)?;
         let seed = spec.get("seed").and_then(Value::as_u64).unwrap_or(0);
@@ -171,7 +179,7 @@ impl FrozenModel {
         let due = (rows.len(), self.width);
         ensure!(
             found.dim() == due && found.iter().all(|v| v.is_finite()),
-            "trainer `{}` gave features of shape {:?} or numbers that are not finite; expected shape {due:?}",
+            "trainer `{}` gave features of shape {:?}, where finite numbers of shape {due:?} are due",
             self.part.name,
             found.dim()
         );

@@ -193,8 +193,15 @@ impl Meaning {
             },
             texts: leaf().and_then(|leaf| serde_json::to_value(leaf).ok()),
             scale: (data.normalise.as_ref()).map(|of| (of.mean.clone(), of.std.clone())),
-            features: (spec.data.features.as_ref())
-                .and_then(|how| serde_json::to_value(how.write()).ok()),
+            features: spec
+                .data
+                .features
+                .as_ref()
+                .and_then(|how| match how.kept_model() {
+                    // `components` says which, wherever its file lies
+                    Some(_) => Some("kept-model".into()),
+                    None => serde_json::to_value(how.write()).ok(),
+                }),
             components: data.features.as_ref().and_then(FeatureMap::hash),
             label: match &**data.test.labels() {
                 Labels::Numbers(of) => of.scales().to_vec(),

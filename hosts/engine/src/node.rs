@@ -82,8 +82,8 @@ fn names_file(path: &[String], text: &str, folder: &Path) -> bool {
     let in_data = path.first().is_some_and(|section| section == "data");
     (in_data && (of_set || text.contains('.')))
         || text.contains(['/', '\\'])
-        || Path::new(text).is_file()
-        || folder.join(text).is_file()
+        || Path::new(text).exists()
+        || folder.join(text).exists()
 }
 
 /// A node that serves every client of a spec, or the one whose data it owns.

@@ -1,9 +1,9 @@
 //! Files of a run folder: written whole or not at all, hashed, and locked.
 
 use anyhow::{Context, bail, ensure};
-use fl_core::regular_file::{MOST_TEXT, open_regular, read_text};
+use fl_core::regular_file::{MOST_TEXT, open_regular, read_text, sha256_of};
 use fl_core::{Result, hex};
-use sha2::{Digest, Sha256};
+use sha2::Digest;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{BufWriter, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
@@ -329,19 +329,7 @@ pub fn tidy(folder: &Path) -> Result<()> {
 
 /// Returns the SHA-256 of a file.
 pub(crate) fn hash(path: &Path) -> std::io::Result<String> {
-    Ok(hex(&sum(open_regular(path)?)?.finalize()))
-}
-
-/// Returns the SHA-256 of the remaining bytes, open for more.
-pub(crate) fn sum(mut from: impl Read) -> std::io::Result<Sha256> {
-    let mut hash = Sha256::new();
-    let mut buffer = vec![0; 1 << 16];
-    loop {
-        match from.read(&mut buffer)? {
-            0 => return Ok(hash),
-            n => hash.update(&buffer[..n]),
-        }
-    }
+    Ok(hex(&sha256_of(open_regular(path)?)?.finalize()))
 }
 
 /// The number of further attempts at a lock that another process holds.

@@ -11,8 +11,8 @@ use fl_registry::Spec;
 use fl_report::Run;
 use fl_sim::{Releases, as_event};
 
-/// Adds to `data` what the runs released that made rows or features of it. `pooled` says whether the
-/// run pools the rows of all clients. Readers of such a run may have these rows, or the model of
+/// Adds to `data` what the runs released that made rows or features of it. `pooled` says whether
+/// the run pools the rows of all clients. Readers of such a run may have these rows, or the model of
 /// the features, and every observer of this run sees results of them.
 ///
 /// # Errors
@@ -38,7 +38,7 @@ pub fn inherit(spec: &Spec<DataSpec>, data: &mut Assembled, pooled: bool) -> any
                     .extend(all.map(as_event).map(|event| shown(&event)));
             }
             Err(why) => data.inferred.push(format!(
-                "the run in {run} made samples or features from clients' rows, {why}"
+                "the samples or the model of the run in {run} come from clients' rows, {why}"
             )),
         }
     }

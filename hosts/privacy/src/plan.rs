@@ -161,16 +161,19 @@ impl Plan {
         })
     }
 
-    /// Says that a guarantee's delta would let a run publish what it protects, if that is so: giving
-    /// away one of n examples at random has an epsilon of 0 and a delta of 1/n.
+    /// Says that a guarantee's delta would let a run publish what it protects, if that is so: to
+    /// give away one of n examples at random has an epsilon of 0 and a delta of 1/n.
     pub fn large_delta(&self) -> Option<String> {
         let guarantees = self.reached.iter().filter_map(|(_, found)| found.as_ref());
-        let largest = guarantees.max_by(|a, b| a.delta.total_cmp(&b.delta))?;
-        let (delta, unit) = (largest.delta, largest.unit);
-        let (n, units) = match unit {
-            Unit::Example => (self.examples, "examples"),
-            Unit::Party => (self.everyone, "clients"),
+        let of = |guarantee: &Guarantee| match guarantee.unit {
+            Unit::Example => (guarantee.delta, self.examples, guarantee.unit, "examples"),
+            Unit::Party => (guarantee.delta, self.everyone, guarantee.unit, "clients"),
         };
+        let times = |(delta, n, ..): &(f64, usize, Unit, &str)| delta * *n as f64;
+        let largest = guarantees
+            .map(of)
+            .max_by(|a, b| times(a).total_cmp(&times(b)));
+        let (delta, n, unit, units) = largest?;
         (n > 0 && delta * n as f64 >= 1.0).then(|| {
             format!(
                 "delta {} is not below one in {n} {units}, and a run that published one {unit} drawn at random would keep it: a delta far below {:.0e} says more",

@@ -320,7 +320,7 @@ def test_lora_sends_a_tenth_and_learns():
 
 
 def shares(groups, out=None, **how):
-    """Two rounds of one step on all rows, with what the aggregator sees and the first parameters."""
+    """Two rounds of one step on all rows: what the aggregator sees, and the first parameters."""
     seen, first = [], {}
 
     @fl.trainer("share-net")
@@ -333,7 +333,8 @@ def shares(groups, out=None, **how):
             return nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 3))
 
         def fit(self, x, target, how, stream):
-            if not first and not self._fl_made.alone:  # not a copy, which tries what the client does
+            # not a copy, which tries what the client does
+            if not first and not self._fl_made.alone:
                 first.update({name: value.copy() for name, value in self.params().items()})
             return super().fit(x, target, how, stream)
 

@@ -66,7 +66,7 @@ settings! {
 }
 mean_of_rows!(
     EntropyReduction,
-    Properties::SCALED,
+    Properties::SCALE_FREE,
     |this: &EntropyReduction| {
         let tau = this.temperature;
         Box::new(move |row: &mut [f64]| fl_core::loss::softmax(row, tau))

@@ -67,7 +67,7 @@ impl Aggregator for Momentum {
     }
 
     fn claims(&self) -> Properties {
-        Properties::SCALED.of_mean(true)
+        Properties::SCALE_FREE.of_mean(true)
     }
 
     // ANCHOR: state

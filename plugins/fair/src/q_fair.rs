@@ -62,7 +62,7 @@ impl Aggregator for QFairMean {
         }
     }
     fn claims(&self) -> Properties {
-        Properties::SCALED
+        Properties::SCALE_FREE
     }
 }
 plugin!(aggregator "q-fair-mean" => QFairMean, aliases: ["q-fedavg", "q-ffl"],

@@ -250,7 +250,7 @@ impl Aggregator for ClassWeighted {
     fn claims(&self) -> Properties {
         Properties {
             weight_free: true,
-            ..Properties::SCALED
+            ..Properties::SCALE_FREE
         }
     }
 }

@@ -85,7 +85,7 @@ settings! {
 
 const CLAIMS: Properties = Properties {
     weight_free: true,
-    ..Properties::SCALED
+    ..Properties::SCALE_FREE
 };
 
 impl Aggregator for MajorityVote {

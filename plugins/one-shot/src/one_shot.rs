@@ -123,7 +123,9 @@ impl<R: OneShotRule> Protocol for OneShot<R> {
         let teacher = TEACHER.spec().lasting_if(shown).published_if(shown);
         let teacher = teacher.trained_by("local", &of.local, (false, 1));
         // the penalty on statistics of batches, a term of the generator's loss, is not there
-        let teacher = teacher.needs(Ability::InputGradient).needs(Ability::NoBuffers);
+        let teacher = teacher
+            .needs(Ability::InputGradient)
+            .needs(Ability::NoBuffers);
         let student = of.student.needs(STUDENT.spec().at_server());
         let student = student.needs(Ability::Loss(self.loss()));
         let models = MODELS.answered_by(|client, _| self.train(client));

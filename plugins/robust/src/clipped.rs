@@ -128,7 +128,7 @@ impl Aggregator for NormBounding {
         }
     }
     fn claims(&self) -> Properties {
-        Properties::SCALED
+        Properties::SCALE_FREE
     }
 }
 plugin!(aggregator "norm-bounding" => NormBounding,
@@ -201,7 +201,7 @@ impl Aggregator for Clipping {
         RequiredInputs::SENT
     }
     fn claims(&self) -> Properties {
-        Properties::SCALED
+        Properties::SCALE_FREE
     }
     fn save(&self) -> Vec<u8> {
         self.last

@@ -81,7 +81,7 @@ impl<R: Rule> Aggregator for ServerOptimiser<R> {
     }
 
     fn claims(&self) -> Properties {
-        Properties::SCALED.of_mean(true)
+        Properties::SCALE_FREE.of_mean(true)
     }
 
     fn save(&self) -> Vec<u8> {

@@ -5,7 +5,8 @@ pub(crate) mod columns;
 pub(crate) mod table;
 
 use crate::catalogue::{Catalogue, example, takes};
-use crate::sections::{DataSection, StageSection, Top};
+use crate::data_section::DataSection;
+use crate::sections::{StageSection, Top};
 use fl_core::settings::{Settings, ValueType};
 use fl_core::{PartDecl, Role};
 use std::collections::BTreeMap;

@@ -25,7 +25,7 @@ pub struct Properties {
 
 impl Properties {
     /// Neither the order of the senders nor a common factor of their weights affects the result.
-    pub const SCALED: Self = Self {
+    pub const SCALE_FREE: Self = Self {
         order_free: true,
         weight_scale_free: true,
         weight_free: false,
@@ -33,11 +33,11 @@ impl Properties {
         of_mean: false,
     };
 
-    /// As [`Properties::SCALED`], and the result lies between the values sent: a weighted mean of
+    /// As [`Properties::SCALE_FREE`], and the result lies between the values sent: a weighted mean of
     /// the answers.
     pub const HULL: Self = Self {
         within_hull: true,
-        ..Self::SCALED
+        ..Self::SCALE_FREE
     };
 
     /// As [`Properties::HULL`], without weights: a median or a plain mean of the answers.
@@ -107,8 +107,13 @@ impl Robustness {
         }
     }
 
+    /// The number of answers that it counts, of `n`.
+    fn seen(&self, n: usize) -> usize {
+        n.div_ceil(self.bucket.max(1))
+    }
+
     fn holds(&self, n: usize) -> bool {
-        let n = n.div_ceil(self.bucket.max(1));
+        let n = self.seen(n);
         let bad = floor_share(self.share, n);
         let due = self.per_bad.saturating_mul(bad);
         (bad > 0 || self.share == 0.0) && n >= due.saturating_add(self.besides)
@@ -116,8 +121,7 @@ impl Robustness {
 
     /// Returns how many bad answers of `n` it withstands, if a share decides that.
     pub fn withstands(&self, n: usize) -> Option<usize> {
-        let seen = n.div_ceil(self.bucket.max(1));
-        (self.share > 0.0).then(|| floor_share(self.share, seen))
+        (self.share > 0.0).then(|| floor_share(self.share, self.seen(n)))
     }
 
     /// Returns what follows if `n` answers are too few, and how many it takes.

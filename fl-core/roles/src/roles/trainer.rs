@@ -110,7 +110,7 @@ pub enum Ability {
     ScaledRate,
     /// [`Abilities::gradient_terms`]
     GradientTerms,
-    /// No [`Parametric::buffers`], as batch normalisation has
+    /// No [`Parametric::buffers`], such as statistics of batch normalisation
     NoBuffers,
 }
 
@@ -360,7 +360,7 @@ pub trait Trainer: Send {
         None
     }
 
-    /// Returns what it can do beyond that. Called before a run: a protocol that needs an ability
+    /// Returns the abilities that its other methods do not show. Called before a run: a protocol that needs an ability
     /// refuses a trainer without it.
     fn abilities(&self) -> Abilities {
         Abilities::default()

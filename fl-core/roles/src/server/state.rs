@@ -103,7 +103,7 @@ impl<'h> RunState<'h> {
         if state.is_none() && fed.ledger.accounts() {
             for (id, _) in fed.host.roster() {
                 let charged = fed.ledger.charge_client(*id, options.inherited.clone());
-                charged.context("the releases of the run that made public samples")?;
+                charged.context("the releases of the runs that this run's data come from")?;
             }
         }
         if let Some(state) = state {

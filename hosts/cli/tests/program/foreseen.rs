@@ -115,13 +115,17 @@ fn more_attackers_than_a_rule_withstands_are_told_before_the_run() {
     let with = |set: &[&str]| checked("attacked", set);
     // two flip signs and one learns from wrong labels, of ten answers of which three may be bad
     assert_eq!(with(&[]), (Some(0), String::new()));
-    let more = ["parts.attack.clients=0,1,4-5"];
+    let more = ["parts.attack.clients=[0, 1, 4-5]"];
     let told = "parts.aggregator (aggregator `multi-krum`): of 10 answers it withstands 3 bad ones, and 5 clients attack";
     let (code, said) = with(&more);
     assert!(code == Some(0) && said.contains(told), "{said}");
     // by a share of buckets, and not where a rule claims no share
     let trimmed = ["parts.aggregator={use: trimmed-mean, trim: 0.2}"];
-    assert!(with(&trimmed).1.contains("withstands 2 bad ones, and 3 clients"));
+    assert!(
+        with(&trimmed)
+            .1
+            .contains("withstands 2 bad ones, and 3 clients")
+    );
     let mean = ["parts.aggregator={use: mean}"];
     assert_eq!(with(&mean), (Some(0), String::new()));
 }

@@ -305,7 +305,7 @@ fn models_that_normalise_batches_are_refused_before_they_train() {
     for name in ["dense", "co-boosting"] {
         let spec = quick(name);
         let (code, error) = fails(dir.path(), &["check", &spec, "--set", net]);
-        let why = "parts.teacher: it is no model without batch normalisation";
+        let why = "it has batch normalisation, and the loss has no term";
         assert!(code == 2 && error.contains(why), "{code} {error}");
         // the student may have it
         let net = net.replace("teacher", "student");

@@ -105,7 +105,7 @@ fn kept_models_without_features_or_with_other_inputs_are_refused_by_a_check() {
     };
     refused(
         KEPT,
-        "not found: name a model that a run kept, RUN/models/NAME",
+        "cannot be read: name a model that a run kept, RUN/models/NAME",
     );
     body(dir, "{ use: linear }");
     refused(
@@ -116,7 +116,7 @@ fn kept_models_without_features_or_with_other_inputs_are_refused_by_a_check() {
     body(dir, NET);
     refused(
         &KEPT.replace("models/model", "models/none"),
-        "not found: name a model",
+        "cannot be read: name a model",
     );
     refused(
         &format!(
@@ -182,7 +182,7 @@ fn features_of_a_private_model_cost_what_its_run_released() {
     let of = run("unpriced", KEPT);
     for observer in ["server", "clients", "readers"] {
         let why = of[observer]["nothing"].to_string();
-        let due = "made samples or features from clients' rows, without an accountant";
+        let due = "come from clients' rows, without an accountant";
         assert!(why.contains(due), "{of}");
     }
     let public = run(

@@ -126,7 +126,7 @@ fn exact_inputs_that_a_run_without_a_guarantee_made_leave_none() {
         let why = &answer["privacy"][observer]["nothing"][0];
         let why = why.as_str().unwrap_or_default();
         assert!(
-            why.ends_with("made samples or features from clients' rows, without an accountant"),
+            why.ends_with("come from clients' rows, without an accountant"),
             "{answer}"
         );
     }

@@ -18,7 +18,8 @@ fn target() -> PathBuf {
 }
 
 /// What compiles soonest: it is the same code, and these crates are built to be tried once.
-const QUICK: [(&str, &str); 3] = [
+const QUICK: [(&str, &str); 4] = [
+    ("CARGO_PROFILE_DEV_DEBUG", "0"),
     ("CARGO_PROFILE_RELEASE_OPT_LEVEL", "0"),
     ("CARGO_INCREMENTAL", "0"),
     ("CARGO_TERM_COLOR", "never"),

@@ -327,7 +327,7 @@ fn what_other_users_may_write_is_not_used() {
     let library = user.site("fl_mine/plugin.so");
     fs::remove_file(&library).unwrap();
     symlink(user.at("open/plugin.so"), &library).unwrap();
-    user.refuses(3, &["check", &spec], "so any user could replace it");
+    user.refuses(3, &["check", &spec], "and could replace it");
     // metadata that is a link is not read
     let points = user.site("fl_mine-1.0.dist-info/entry_points.txt");
     fs::rename(&points, user.at("points")).unwrap();
