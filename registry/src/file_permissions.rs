@@ -12,8 +12,8 @@ const LINKS: usize = 40;
 /// Why a file or a folder is not trusted.
 #[derive(Debug, thiserror::Error)]
 pub enum Untrusted {
-    /// Every user, or a group that is not the user's own, may write to it, or to a folder on the way
-    /// to it. Other permissions mend that.
+    /// Every user, or a group that is not the user's own, may write to it, or to a folder on the
+    /// way to it. Other permissions mend that.
     #[error("{0}; chmod go-w")]
     Writable(String),
     /// Another user owns it, or a folder on the way to it, or the system does not say who does.
@@ -78,8 +78,8 @@ pub fn trusted(path: &Path, about: &Metadata) -> Result<(), Untrusted> {
     Ok(())
 }
 
-/// Who may write besides its owner. On Linux the group in which the user makes files is trusted: most
-/// systems have one for each user.
+/// Who may write besides its owner. On Linux the group in which the user makes files is trusted:
+/// most systems have one for each user.
 fn writers(about: &Metadata) -> Option<String> {
     let (mode, group) = (about.permissions().mode(), about.gid());
     let users = || cfg!(target_os = "linux") && group == rustix::process::getegid().as_raw();

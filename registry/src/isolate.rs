@@ -257,9 +257,9 @@ mod linux {
         })
     }
 
-    /// Where a library prints, which a thread passes on to the program's errors, for it is no result
-    /// of the program. The library does not get those: it could open a pipe anew and read from it
-    /// what the program says.
+    /// Where a library prints, which a thread passes on to the program's errors, for it is no
+    /// result of the program. The library does not get those: it could open a pipe anew and read
+    /// from it what the program says.
     fn output() -> Result<(OwnedFd, Receiver<()>)> {
         let (mut ours, theirs) = UnixStream::pair()?;
         ours.shutdown(Shutdown::Write)?;

@@ -12,8 +12,8 @@
 //! answer or a loss of a training. A process of a library's own passes both on, and a protocol has
 //! its process alone.
 //!
-//! `roles/` has what a call says: in one file for each role a part that is elsewhere and one that is
-//! here, which serve both directions, for a protocol does the same operations with parts of the
+//! `roles/` has what a call says: in one file for each role a part that is elsewhere and one that
+//! is here, which serve both directions, for a protocol does the same operations with parts of the
 //! program. `operations.rs` lists them. `library/` turns the parts that
 //! [`plugin!`](fl_roles::plugin!) registered into a table, and `host/` ([`import()`]) turns a table
 //! into the same [`PartDecl`](fl_roles::PartDecl)s that linked parts have. Libraries in other

@@ -31,8 +31,8 @@ impl FlLibrary {
     };
 }
 
-/// The sizes of these structures in interface 1. Later ones are longer: what they have more stands at
-/// the end.
+/// The sizes of these structures in interface 1. Later ones are longer: what they have more stands
+/// at the end.
 pub(super) const SHORTEST_TABLE: usize = offset_of!(FlLibrary, free) + size_of::<usize>();
 const SHORTEST_INPUT: usize = offset_of!(FlInput, count) + size_of::<usize>();
 const SHORTEST_HOST: usize = offset_of!(FlHost, call) + size_of::<usize>();

@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// The most notes of a part at a time.
 pub(crate) const MOST_NOTES: usize = 100;
 
-/// Returns the note, or that others are left out if as many are known as there may be; `None` beyond
-/// that.
+/// Returns the note, or that others are left out if as many are known as there may be; `None`
+/// beyond that.
 pub(crate) fn limited(known: usize, note: String) -> Option<String> {
     match known.cmp(&MOST_NOTES) {
         Ordering::Less => Some(note),

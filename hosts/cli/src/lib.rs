@@ -267,8 +267,8 @@ enum Command {
         /// Print the schema of a file of cases instead: `specs/cases.schema.json`.
         #[arg(long, conflicts_with = "markdown")]
         cases: bool,
-        /// Print a page for people instead: the index of all fields of a spec (`specs/README.md`), or
-        /// the page of that name in `specs/book/fields/`.
+        /// Print a page for people instead: the index of all fields of a spec (`specs/README.md`),
+        /// or the page of that name in `specs/book/fields/`.
         #[arg(long, value_name = "PAGE", num_args = 0..=1, default_missing_value = "README")]
         markdown: Option<String>,
     },

@@ -56,8 +56,8 @@ pub fn serve(process: ClientProcess, catalogue: &fl_registry::Catalogue) -> anyh
     fl_remote::frame::serve(socket.try_clone()?, socket, &mut node, gone)
 }
 
-/// A leader that is to stop says so with SIGTERM: calls of libraries that go on for longer are ended
-/// then, as in the leader. This process ends with the leader.
+/// A leader that is to stop says so with SIGTERM: calls of libraries that go on for longer are
+/// ended then, as in the leader. This process ends with the leader.
 #[cfg(unix)]
 fn hurry_with_leader() -> std::io::Result<()> {
     use signal_hook::{consts::SIGTERM, iterator::Signals};

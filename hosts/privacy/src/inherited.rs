@@ -12,8 +12,8 @@ use fl_report::Run;
 use fl_sim::{Releases, as_event};
 
 /// Adds to `data` what the runs released that made rows or features of it. `pooled` says whether
-/// the run pools the rows of all clients. Readers of such a run may have these rows, or the model of
-/// the features, and every observer of this run sees results of them.
+/// the run pools the rows of all clients. Readers of such a run may have these rows, or the model
+/// of the features, and every observer of this run sees results of them.
 ///
 /// # Errors
 /// If such a run is not done, or the spec has a budget, which counts the releases of one run only.
@@ -45,8 +45,8 @@ pub fn inherit(spec: &Spec<DataSpec>, data: &mut Assembled, pooled: bool) -> any
     Ok(())
 }
 
-/// Returns what readers of the results of `made` saw, or why no guarantee of a run on the rows `own`
-/// covers it; `noise` is the source of that run's noise.
+/// Returns what readers of the results of `made` saw, or why no guarantee of a run on the rows
+/// `own` covers it; `noise` is the source of that run's noise.
 ///
 /// # Errors
 /// If `made` is not done.

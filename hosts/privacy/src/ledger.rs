@@ -447,8 +447,8 @@ impl DataLedger {
         })
     }
 
-    /// Records that a run stopped at a checkpoint, after its last release. Returns the number of the
-    /// stop.
+    /// Records that a run stopped at a checkpoint, after its last release. Returns the number of
+    /// the stop.
     ///
     /// # Errors
     /// If the ledger cannot be read, locked or written.

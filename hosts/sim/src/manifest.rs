@@ -55,8 +55,9 @@ pub fn processor() -> String {
     name
 }
 
-/// Names the model of this machine's processor and counts its cores: `AMD EPYC 7B13, 2 cores`. Where
-/// the system names no model, [`processor`] stands for it. Seconds depend on it, results do not.
+/// Names the model of this machine's processor and counts its cores: `AMD EPYC 7B13, 2 cores`.
+/// Where the system names no model, [`processor`] stands for it. Seconds depend on it, results do
+/// not.
 pub fn machine() -> String {
     let about = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = about.lines().find_map(|line| {

@@ -1,4 +1,5 @@
-//! [`ResultsFile`]: the results of finished runs, one line of JSON each, in a file that is committed.
+//! [`ResultsFile`]: the results of finished runs, one line of JSON each, in a file that is
+//! committed.
 
 use anyhow::{Context, anyhow, ensure};
 use fl_core::Result;

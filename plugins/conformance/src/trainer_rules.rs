@@ -256,8 +256,8 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// Compares a sum of clipped gradients with the gradients of single samples, of which about half
-    /// are longer than the bound. Skips trainers that leave such a sum to their caller.
+    /// Compares a sum of clipped gradients with the gradients of single samples, of which about
+    /// half are longer than the bound. Skips trainers that leave such a sum to their caller.
     fn clipped(&self, model: &mut Model) -> Held {
         let loss = self.task.kind.loss();
         let at: Vec<usize> = (0..9).collect();

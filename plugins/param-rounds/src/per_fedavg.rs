@@ -13,8 +13,8 @@ settings! {
     pub struct PerFedAvg {
         /// The learning rate of the step that adapts the model.
         adapt: f64 = 0.01, in above(0.0);
-        /// The learning rate of the model that adapts, which `local.rate` scales. Each of its steps takes two mini-batches of
-        /// `local`: one to adapt, and one for the gradient after that.
+        /// The learning rate of the model that adapts, which `local.rate` scales. Each of its steps
+        /// takes two mini-batches of `local`: one to adapt, and one for the gradient after that.
         learn: f64 = 0.01, in above(0.0);
     }
 }

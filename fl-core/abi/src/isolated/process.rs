@@ -159,8 +159,8 @@ impl LibraryProcess {
         self.send(what, asked, messages)
     }
 
-    /// Waits for the answer until the call's time is over; what is logged until then is passed on. A
-    /// protocol may ask `host` in the middle.
+    /// Waits for the answer until the call's time is over; what is logged until then is passed on.
+    /// A protocol may ask `host` in the middle.
     pub fn hear(&mut self, host: &FlHost, said: &mut dyn FnMut(u32, &str)) -> Result<Reply> {
         let number = self.asked;
         loop {

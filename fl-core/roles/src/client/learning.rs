@@ -161,8 +161,8 @@ impl Client {
     }
 
     /// Lets `work` see its model in `slot` with these parameters; it has its own again afterwards.
-    /// `head.weight` and `head.bias` are those of its last layer: the one called `head`, or the last
-    /// of those with numbers.
+    /// `head.weight` and `head.bias` are those of its last layer: the one called `head`, or the
+    /// last of those with numbers.
     ///
     /// # Errors
     /// If the model lacks one of them, or `work` fails.

@@ -83,8 +83,9 @@ impl Client {
         self.calls().own()
     }
 
-    /// Returns the rows of its own that it has held back, to test on: no model learns from them. The
-    /// exchange declares their use ([`Declared::uses_held_out`](crate::Declared::uses_held_out)).
+    /// Returns the rows of its own that it has held back, to test on: no model learns from them.
+    /// The exchange declares their use
+    /// ([`Declared::uses_held_out`](crate::Declared::uses_held_out)).
     ///
     /// # Errors
     /// If the spec sets none aside (`data.test.own`), the exchange does not declare their use, or

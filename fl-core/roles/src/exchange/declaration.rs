@@ -358,9 +358,9 @@ impl<'p, D: Message, U: Message> Declared<'p, D, U> {
         self.spec.trains = true;
         self
     }
-    /// Declares that the client uses rows of its own that it does not learn from, for a measure or a
-    /// choice ([`Client::held_out`]). A spec sets them aside by `data.test.own`. They are as private
-    /// as its examples, and no accountant prices what follows from them.
+    /// Declares that the client uses rows of its own that it does not learn from, for a measure or
+    /// a choice ([`Client::held_out`]). A spec sets them aside by `data.test.own`. They are as
+    /// private as its examples, and no accountant prices what follows from them.
     pub fn uses_held_out(mut self) -> Self {
         self.spec.held_out = true;
         self

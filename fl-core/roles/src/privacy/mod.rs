@@ -79,8 +79,8 @@ impl Relation {
         }
     }
 
-    /// Returns that of both. A release that hides the replacement of a unit also hides its presence,
-    /// unless the price holds for replaced units only.
+    /// Returns that of both. A release that hides the replacement of a unit also hides its
+    /// presence, unless the price holds for replaced units only.
     pub fn and(self, other: Self) -> Self {
         Self {
             neighbours: self.neighbours.min(other.neighbours),

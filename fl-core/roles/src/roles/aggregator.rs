@@ -33,8 +33,8 @@ impl Properties {
         of_mean: false,
     };
 
-    /// As [`Properties::SCALE_FREE`], and the result lies between the values sent: a weighted mean of
-    /// the answers.
+    /// As [`Properties::SCALE_FREE`], and the result lies between the values sent: a weighted mean
+    /// of the answers.
     pub const HULL: Self = Self {
         within_hull: true,
         ..Self::SCALE_FREE

@@ -360,8 +360,8 @@ pub trait Trainer: Send {
         None
     }
 
-    /// Returns the abilities that its other methods do not show. Called before a run: a protocol that needs an ability
-    /// refuses a trainer without it.
+    /// Returns the abilities that its other methods do not show. Called before a run: a protocol
+    /// that needs an ability refuses a trainer without it.
     fn abilities(&self) -> Abilities {
         Abilities::default()
     }

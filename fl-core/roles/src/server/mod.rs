@@ -227,8 +227,8 @@ impl Server<'_> {
         self.collect_each(round, exchange, to, down, |_, answer| Ok(answer))
     }
 
-    /// As [`Server::collect_from`]; `make` makes something else of each answer as it comes, so that the
-    /// answers themselves are not kept.
+    /// As [`Server::collect_from`]; `make` makes something else of each answer as it comes, so that
+    /// the answers themselves are not kept.
     ///
     /// # Errors
     /// Those of [`Server::collect`] and of `make`.
@@ -341,9 +341,10 @@ impl Server<'_> {
 // releases
 impl Server<'_> {
     /// Releases `m`, made from the answers of `cohort` to an exchange, through the mechanism that
-    /// the exchange declares ([`Declared::releases_at_server`](crate::Declared::releases_at_server)),
-    /// if its slot is filled: clip, price, afford, perturb, charge. A budget that pays for the
-    /// first few queries of `m` only leaves those.
+    /// the exchange declares
+    /// ([`Declared::releases_at_server`](crate::Declared::releases_at_server)), if its slot is
+    /// filled: clip, price, afford, perturb, charge. A budget that pays for the first few queries
+    /// of `m` only leaves those.
     ///
     /// # Errors
     /// [`crate::Problem::Budget`] before anything is spent; [`crate::Problem::Unpriced`] when the
@@ -427,10 +428,10 @@ impl Server<'_> {
     }
 
     /// Does something in each of the declared rounds
-    /// ([`Declaration::rounds`](crate::Declaration::rounds)). A resumed run skips the rounds that it has
-    /// done before. A round that the budget does not pay for is not done, nor is any after it:
-    /// state and server's parts are those of the last round that was paid for, and if that was not
-    /// evaluated, it is now.
+    /// ([`Declaration::rounds`](crate::Declaration::rounds)). A resumed run skips the rounds that
+    /// it has done before. A round that the budget does not pay for is not done, nor is any after
+    /// it: state and server's parts are those of the last round that was paid for, and if that was
+    /// not evaluated, it is now.
     ///
     /// # Errors
     /// Those of `body`, and of the checkpoints; [`crate::Problem::Budget`] when not even the first

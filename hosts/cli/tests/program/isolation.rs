@@ -434,8 +434,8 @@ fn the_first_signal_ends_a_call_that_never_ends() {
     assert_eq!(ended.status.code(), Some(143), "{error}");
 }
 
-/// A call that a signal cuts off is no fault of its client: no one is left out of the step, which is
-/// done again when the run goes on.
+/// A call that a signal cuts off is no fault of its client: no one is left out of the step, which
+/// is done again when the run goes on.
 #[test]
 fn a_signal_leaves_no_client_out() {
     let d = tempfile::tempdir().unwrap();
