@@ -229,7 +229,7 @@ fn nothing_outside_of_a_run_folder_changes_through_a_link_in_it() {
     assert!(dir.join("real/outcome.json").is_file());
 }
 
-/// Files that a user names, each in the place of a pipe that nobody writes or reads.
+/// Files that a user names: each is a pipe here, without a writer or a reader.
 #[cfg(unix)]
 #[test]
 fn a_file_that_a_user_names_and_that_is_a_pipe_is_refused() {

@@ -356,7 +356,7 @@ fn a_library_reaches_nothing_outside_of_its_process() {
         let error = reached(dir, mode, isolate);
         assert!(error.contains(&format!("{mode}: done")), "{error}");
     }
-    // nobody answers what an aggregator asks
+    // an aggregator may ask the program nothing
     let error = reached(dir, "asks-out-of-turn", "");
     assert!(
         error.contains("it asks in a call that nobody answers"),

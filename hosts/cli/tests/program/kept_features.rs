@@ -178,7 +178,7 @@ fn features_of_a_private_model_cost_what_its_run_released() {
         json(dir, &["run", &spec, "--out", name, "--json"])["privacy"].clone()
     };
     let plain = run("plain", "split: iid");
-    // what nobody priced has no guarantee
+    // releases without a price have no guarantee
     let of = run("unpriced", KEPT);
     for observer in ["server", "clients", "readers"] {
         let why = of[observer]["nothing"].to_string();
