@@ -80,6 +80,6 @@ pub use python_module::{
 pub use schema::schema_of;
 pub use sections::{Isolate, Isolation, Keep, LedgerUse, Plugin, is_spec_key};
 pub use sinks::{FileSink, FolderSink, MlFlowSink, Sink, WandbMode, WandbSink};
-pub use spec::{NO_LEVELS, Spec};
+pub use spec::{NO_LEVELS, Spec, slot_of_kept};
 pub use stages::SpecStage;
 pub use yaml::{MAX_BYTES, MAX_DEPTH, MAX_VALUES};

@@ -12,11 +12,12 @@ use crate::sinks::Sink;
 use crate::slots::in_order;
 use crate::spanned_value::key;
 use crate::stages::{self, Method, SpecStage};
+use anyhow::Context as _;
 use fl_core::privacy::Noise;
 use fl_core::settings::{Setting, Value};
 use fl_core::{
-    Budget, BuildContext, Checkpoints, Faults, Measured, Parts, Protocol, Result, StopWhen, Stream,
-    Task,
+    Budget, BuildContext, Checkpoints, ClientId, Faults, Measured, Parts, Protocol, Result, Role,
+    StopWhen, Stream, Task, Trainer,
 };
 use serde_yaml::Mapping;
 use std::path::Path;
@@ -88,12 +89,59 @@ impl<D> Spec<D> {
         stages::make(&self.stages, make)
     }
 
+    /// Returns the slot of the model that a run kept under this name, and its client; `None` if it
+    /// fills no slot of a trainer.
+    pub fn kept_slot<'n>(&self, name: &'n str) -> Option<(&'n str, Option<ClientId>)> {
+        slot_of_kept(name, |slot| {
+            let mut parts = self.parts.iter();
+            parts.any(|part| part.slot == slot && part.decl.role == Role::Trainer)
+        })
+    }
+
+    /// Makes the model that a run kept under this name, from its content; `None` if it fills no
+    /// slot of a trainer.
+    ///
+    /// # Errors
+    /// If its part cannot be made, or the content is no model of it.
+    pub fn kept_model(
+        &self,
+        make: &BuildContext,
+        name: &str,
+        bytes: &[u8],
+    ) -> Result<Option<Box<dyn Trainer>>> {
+        let Some((slot, client)) = self.kept_slot(name) else {
+            return Ok(None);
+        };
+        let mut model: Box<dyn Trainer> = self.parts.build(Role::Trainer, slot, client, make)?;
+        let loaded = model.load(bytes);
+        loaded.with_context(|| format!("the kept model `{name}`"))?;
+        Ok(Some(model))
+    }
+
     /// [`Spec::resolved`] as text, for the run's folder.
     ///
     /// # Errors
     /// When it cannot be written as YAML.
     pub fn yaml(&self) -> Result<String> {
         fl_core::settings::to_yaml(&self.resolved)
+    }
+}
+
+/// Returns the slot of the model that a run kept under this name, and its client. The name is
+/// `SLOT`, for a client's own `SLOT-CLIENT`, and `centre-N` for one of several of slot `model`.
+pub fn slot_of_kept(
+    name: &str,
+    is_slot: impl Fn(&str) -> bool,
+) -> Option<(&str, Option<ClientId>)> {
+    if is_slot(name) {
+        return Some((name, None));
+    }
+    let (slot, number) = name.rsplit_once('-')?;
+    let number = number.parse().ok()?;
+    match slot {
+        _ if is_slot(slot) => Some((slot, Some(number))),
+        "centre" if is_slot("model") => Some(("model", None)),
+        _ => None,
     }
 }
 

@@ -297,8 +297,8 @@ fn losses(
         }
     }
     for (name, bytes) in files(&folder.path().join("run/models"))? {
-        let client = name.rsplit_once('-').and_then(|(_, id)| id.parse().ok());
-        if let Some(mut model) = views::model(&name, &bytes, spec, task)? {
+        if let Some(mut model) = spec.kept_model(&make, &name, &bytes)? {
+            let client = spec.kept_slot(&name).and_then(|(_, client)| client);
             add(Observer::Readers, model.as_mut(), client)?;
         }
     }

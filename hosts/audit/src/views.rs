@@ -4,7 +4,7 @@ use crate::told::{files, flatten, hash, short, told};
 use anyhow::{Context, Result};
 use fl_core::message::Tensor;
 use fl_core::privacy::Observer;
-use fl_core::{Answer, Examples, Role, Task, Trainer};
+use fl_core::{Answer, Examples, Task};
 use fl_data::DataSpec;
 use fl_registry::Spec;
 use serde_json::Value;
@@ -179,8 +179,9 @@ pub fn add_files(
         }
     }
     let readers = views.entry(Observer::Readers).or_default();
+    let make = spec.part_context(task);
     for (name, bytes) in files(&dir.join("models"))? {
-        let Some(mut model) = model(&name, &bytes, spec, task)? else {
+        let Some(mut model) = spec.kept_model(&make, &name, &bytes)? else {
             continue;
         };
         let params = model.parametric().map(|model| model.params());
@@ -200,27 +201,6 @@ pub fn add_files(
         }
     }
     Ok(())
-}
-
-/// Loads the kept model of this name; `None` if it fills no slot of a trainer.
-///
-/// # Errors
-/// If it cannot be loaded.
-pub fn model(
-    name: &str,
-    bytes: &[u8],
-    spec: &Spec<DataSpec>,
-    task: &Task,
-) -> Result<Option<Box<dyn Trainer>>> {
-    let Some((slot, client)) = fl_engine::kept_slot(spec, name) else {
-        return Ok(None);
-    };
-    let make = spec.part_context(task);
-    let mut model: Box<dyn Trainer> = spec.parts.build(Role::Trainer, slot, client, &make)?;
-    model
-        .load(bytes)
-        .with_context(|| format!("the kept model `{name}`"))?;
-    Ok(Some(model))
 }
 
 /// All numbers of a message, in the order of its tensors.

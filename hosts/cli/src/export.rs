@@ -1,10 +1,10 @@
 //! `fl export`.
 
 use crate::{DataDir, Done, Failure, Overrides, print, say};
-use anyhow::{Context, bail};
+use anyhow::Context;
 use clap::Args;
 use fl_core::regular_file::{MOST_BINARY, read_regular};
-use fl_core::{BuildContext, ClientId, Role, Samples, Stream, TaskKind, Trainer};
+use fl_core::{BuildContext, Samples, Stream, TaskKind};
 use fl_data::DataSpec;
 use fl_engine::{BATCH, FinishedRun, kept_generator, samples};
 use fl_registry::{Catalogue, Spec};
@@ -183,33 +183,6 @@ fn models(
     Ok(written)
 }
 
-/// What methods with several centres call their models, each of which is one of slot `model`.
-const CENTRE: &str = "centre";
-
-/// A kept model, made again from its content; its name is its slot's, and for a client's own
-/// `SLOT-CLIENT`.
-///
-/// # Errors
-/// When no slot of the spec is called so, or the content is no model of its part.
-pub fn kept_model(
-    spec: &Spec<DataSpec>,
-    make: &BuildContext,
-    name: &str,
-    bytes: &[u8],
-) -> anyhow::Result<Box<dyn Trainer>> {
-    let of_client = name.rsplit_once('-');
-    let of_client = of_client.and_then(|(slot, id)| Some((slot, id.parse::<ClientId>().ok()?)));
-    let (slot, client) = match of_client {
-        _ if spec.parts.has(name) => (name, None),
-        Some((slot, id)) if spec.parts.has(slot) => (slot, Some(id)),
-        Some((CENTRE, _)) if spec.parts.has("model") => ("model", None),
-        _ => bail!("it is neither a slot of the spec nor a safetensors file"),
-    };
-    let mut model: Box<dyn Trainer> = spec.parts.build(Role::Trainer, slot, client, make)?;
-    model.load(bytes)?;
-    Ok(model)
-}
-
 /// The parameters of a kept model.
 fn tensors(
     spec: &Spec<DataSpec>,
@@ -217,7 +190,8 @@ fn tensors(
     name: &str,
     bytes: &[u8],
 ) -> anyhow::Result<Vec<u8>> {
-    let mut model = kept_model(spec, make, name, bytes)?;
+    let model = spec.kept_model(make, name, bytes)?;
+    let mut model = model.context("it is neither of a slot of the spec nor a safetensors file")?;
     let params = model.parametric().context("it has no parameters")?.params();
     let little = |v: &f32| v.to_le_bytes();
     let bytes = params

@@ -51,7 +51,6 @@ mod verify;
 mod watch;
 
 pub use capture::{CapturedOutput, answered, bar};
-pub use export::kept_model;
 pub use progress::progress;
 
 use clap::error::{ContextKind, ContextValue};

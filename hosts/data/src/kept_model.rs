@@ -3,8 +3,8 @@
 use anyhow::{Context, Error, Result, bail, ensure};
 use fl_core::regular_file::{MOST_BINARY, read_regular, read_text};
 use fl_core::settings::{Reader, Setting, Value, ValueType};
-use fl_core::{BuildContext, ClientId, PartDecl, Role, Samples, Stream, Task, Trainer};
-use fl_registry::{Catalogue, Document};
+use fl_core::{BuildContext, PartDecl, Role, Samples, Stream, Task, Trainer};
+use fl_registry::{Catalogue, Document, slot_of_kept};
 use ndarray::Array2;
 use sha2::{Digest, Sha256};
 use std::fmt::{self, Debug, Formatter};
@@ -129,17 +129,10 @@ impl FrozenModel {
             "run.json does not say what the model learnt, as an older fl wrote it: run its spec again",
         )?;
         let task: Task = serde_json::from_value(task).context("run.json")?;
-        // SLOT, SLOT-CLIENT, or a centre of the slot `model`
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let of_client = name.rsplit_once('-');
-        let of_client = of_client.filter(|(_, id)| id.parse::<ClientId>().is_ok());
-        let slot = match of_client {
-            Some(("centre", _)) => "model",
-            Some((slot, _)) => slot,
-            None => &name,
-        };
         let part = |slot: &str| spec.get("parts")?.get(slot)?.as_mapping();
-        let Some(mut settings) = part(&name).or_else(|| part(slot)).cloned() else {
+        let slot = slot_of_kept(&name, |slot| part(slot).is_some());
+        let Some(mut settings) = slot.and_then(|(slot, _)| part(slot)).cloned() else {
             bail!(
                 "`parts` in spec.yaml has no part `{name}` that is the same for all clients; name another model of the run"
             );

@@ -48,21 +48,6 @@ impl FinishedRun {
     }
 }
 
-/// Returns the slot of a kept model of this name, and its client if it is a client's own; `None` if
-/// it fills no slot of a trainer.
-pub fn kept_slot<'n>(spec: &Spec<DataSpec>, name: &'n str) -> Option<(&'n str, Option<ClientId>)> {
-    let trainer = |slot: &str| {
-        let mut parts = spec.parts.iter();
-        parts.any(|part| part.slot == slot && part.decl.role == Role::Trainer)
-    };
-    if trainer(name) {
-        return Some((name, None));
-    }
-    let (slot, id) = name.rsplit_once('-')?;
-    let id = id.parse().ok().filter(|_| trainer(slot))?;
-    Some((slot, Some(id)))
-}
-
 /// A kept model, and its client; the server's has none.
 pub struct Target {
     /// Its name: that of its slot, and of its client.
@@ -80,7 +65,7 @@ impl Target {
             .with_context(|| format!("{}: the run is not done", kept.display()))?;
         let names = files.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
         let one = |name: String| {
-            let (slot, client) = kept_slot(spec, &name)?;
+            let (slot, client) = spec.kept_slot(&name)?;
             let slot = slot.to_string();
             Some(Self { name, slot, client })
         };
@@ -108,13 +93,9 @@ impl Target {
         let path = dir.join("models").join(&self.name);
         let bytes = read_regular(&path, MOST_BINARY);
         let bytes = bytes.with_context(|| format!("reading {}", path.display()))?;
-        let mut model: Box<dyn Trainer> =
-            spec.parts
-                .build(Role::Trainer, &self.slot, self.client, &make)?;
-        model
-            .load(&bytes)
-            .with_context(|| path.display().to_string())?;
-        Ok(model)
+        let model = spec.kept_model(&make, &self.name, &bytes);
+        let model = model.with_context(|| path.display().to_string())?;
+        model.with_context(|| format!("{}: it is of no slot of the spec", path.display()))
     }
 
     /// Whom it learnt from, by their numbers.

@@ -40,7 +40,7 @@ pub use data_check::{DataNotes, check_data, noted_data};
 pub use error::NotRun;
 pub use events::TakeEvent;
 pub use execute::{ExecuteOptions, Folder, MOST_THREADS, ProtocolOverride, execute, threads};
-pub use finished_run::{BATCH, FinishedRun, Target, kept_generator, kept_slot, samples};
+pub use finished_run::{BATCH, FinishedRun, Target, kept_generator, samples};
 pub use fl_privacy::{
     Forecast, Plan, PlannedCohort, PlannedExchange, accountant, check_ledger, forecast,
     ledger_fault,

@@ -54,8 +54,8 @@ fn made(folder: &Path, name: &str, data_dir: &Path) -> Result<(Model, Option<Py<
         task: task.clone(),
         stream: Stream::root(spec.seed),
     };
-    let (trainer, part) = library::with_created(|| fl_cli::kept_model(&spec, &make, name, &bytes));
-    let trainer = trainer?;
+    let (trainer, part) = library::with_created(|| spec.kept_model(&make, name, &bytes));
+    let trainer = trainer?.context("it is of no slot of the spec")?;
     let data = spec.resolved.get("data");
     let of = |key: &str| data.and_then(|data| data.get(key)).filter(|v| !v.is_null());
     let scale = of("normalise").map(read_value::<Normalise>).transpose()?;
