@@ -14,6 +14,7 @@ one's own.
 """
 
 from . import _isolated, roles, sinks
+from ._fl import __version__
 from ._errors import Error, Mistake, RunError, SpecError
 from ._parts.arguments import Inbox, Lacks, Mail, Message, Pass, Pool, Refused, Round, Shape, Stream, Unpriced
 from ._protocol.borrowed import Examples, Generator, Model, Public, Samples
@@ -31,7 +32,7 @@ from ._tools import Study, account, audit, check, inspect, parts, schema, study
 _isolated.begin()
 
 __all__ = [
-    "Answers", "Arrays", "Client", "Cohort", "Error", "Examples", "Exchange", "Generator", "Inbox", "KeptModel", "Lacks", "MadePart", "Mail", "Message", "Mistake", "Model", "Pass", "Pool",
+    "__version__", "Answers", "Arrays", "Client", "Cohort", "Error", "Examples", "Exchange", "Generator", "Inbox", "KeptModel", "Lacks", "MadePart", "Mail", "Message", "Mistake", "Model", "Pass", "Pool",
     "Public", "Rate", "RateByRound", "RateCosine", "RateStep", "Refused", "Release", "Results", "Round", "RoundTraining", "RunError", "STOP", "Samples", "Server", "Shape", "Slot", "SpecError", "Steps", "Stream", "Study", "Training", "Unpriced", "account",
     "aggregator", "attack", "audit", "between", "check", "difference", "exchange", "inspect", "make", "message", "metric", "open", "part", "parts", "privacy", "protocol", "roles", "run",
     "schema", "selector", "sinks", "slot", "steps", "study", "trainer",

@@ -178,10 +178,11 @@ mod _fl {
     #[pymodule_export]
     use super::library_process;
 
-    use pyo3::types::PyAnyMethods as _;
+    use pyo3::types::{PyAnyMethods as _, PyModuleMethods as _};
 
     #[pymodule_init]
     fn init(module: &super::Bound<'_, super::PyModule>) -> super::PyResult<()> {
+        module.add("__version__", env!("CARGO_PKG_VERSION"))?;
         // clients in processes of their own are Python too, so that parts in Python can be theirs
         let sys = module.py().import("sys")?;
         if let Ok(python) = sys.getattr("executable")?.extract::<super::OsString>() {

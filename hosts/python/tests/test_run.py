@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+from importlib.metadata import version
 from pathlib import Path
 
 import fl
@@ -230,3 +231,7 @@ def test_data_of_a_mapping_are_relative_to_where_one_is(fedavg):
     assert fl.run("below/spec.yaml", quiet=True).digest == from_mapping.digest
     with pytest.raises(fl.SpecError, match="nowhere.csv"):
         fl.check(fedavg, {"data.set": {"files": {"format": "csv", "train": "nowhere.csv", "label": "label", "holdout": 0.5}}})
+
+
+def test_the_package_tells_its_version():
+    assert fl.__version__ == version("fl-federated")
