@@ -49,7 +49,7 @@ impl PoolShape {
 /// largest, so that the loss shows it.
 pub fn max_pool(record: &mut Record, x: &Value, shape: &PoolShape) -> Value {
     let size = x.rows * shape.out().iter().product::<usize>();
-    let (mut data, mut from) = (Buffer::filled(size, f32::NEG_INFINITY), vec![0; size]);
+    let (mut data, mut from) = (Buffer::any(size), vec![0; size]);
     vectorised(
         #[inline(always)]
         || match (shape.kernel, shape.stride) {
@@ -95,6 +95,7 @@ fn largest(x: &[f32], shape: &PoolShape, most: &mut [f32], from: &mut [u32]) {
         from.iter_mut()
             .zip((top..).step_by(shape.stride))
             .for_each(|(at, start)| *at = start as u32);
+        most.fill(f32::NEG_INFINITY);
         for tap in 0..shape.kernel * shape.kernel {
             let first = top + tap / shape.kernel * shape.width + tap % shape.kernel;
             let row = x[first..].iter().zip(first as u32..).step_by(shape.stride);

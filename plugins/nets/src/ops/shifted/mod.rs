@@ -41,6 +41,7 @@ fn tiles<S: Strip>(strip: S, rows: usize, vectors: usize, work: &mut impl Tiles<
                 (6, 2..) => tile!(6, 2),
                 (6, _) => tile!(6, 1),
                 (4, 6..) if many => tile!(4, 6),
+                (4, 4) if many => tile!(4, 4),
                 (4, 3) if many => tile!(4, 3),
                 (4, 2..) => tile!(4, 2),
                 (4, _) => tile!(4, 1),

@@ -1,7 +1,7 @@
 //! Sums of shifted rows.
 
 use super::{Tiles, row_blocks, tiles};
-use crate::simd::{LANES, Machine, Strip, Sweep, round_up, sweep};
+use crate::simd::{LANES, Machine, Strip, Sweep, WIDEST, has_wide_registers, round_up, sweep};
 
 /// Weights in the order that [`shifted_sums`] reads them.
 pub struct Packed {
@@ -93,11 +93,15 @@ pub fn shifted_sums(
     sweep(Sums::new(weights, source, offsets, lines, sink));
 }
 
-/// Numbers whose taps [`Needed`] names: three vectors of eight.
-const GROUP: usize = 3 * LANES;
+/// Vectors whose taps [`Needed`] names together.
+const GROUP: usize = 3;
 
-/// The taps that read anything but zeros, for each 24 numbers of a row.
-pub struct Needed(Vec<Vec<u32>>);
+/// The taps that read anything but zeros, for each group of numbers of a row.
+pub struct Needed {
+    /// Numbers of a vector: the widest of the machine that make up a row without a rest.
+    lanes: usize,
+    groups: Vec<Vec<u32>>,
+}
 
 impl Needed {
     /// Returns the taps for the sums of `n` numbers, or `None` if nearly all are needed.
@@ -107,14 +111,16 @@ impl Needed {
         taps: usize,
         zeros: impl Fn(usize, std::ops::Range<usize>) -> bool,
     ) -> Option<Self> {
-        let groups = (0..n).step_by(GROUP).map(|first| {
-            let numbers = first..n.min(first + GROUP);
+        let is_wide = n.is_multiple_of(WIDEST) && has_wide_registers();
+        let lanes = if is_wide { WIDEST } else { LANES };
+        let groups = (0..n).step_by(GROUP * lanes).map(|first| {
+            let numbers = first..n.min(first + GROUP * lanes);
             let needed = (0..taps).filter(|tap| !zeros(*tap, numbers.clone()));
             needed.map(|tap| tap as u32).collect::<Vec<u32>>()
         });
         let groups: Vec<_> = groups.collect();
         let needed: usize = groups.iter().map(Vec::len).sum();
-        (10 * needed < 9 * groups.len() * taps).then_some(Self(groups))
+        (10 * needed < 9 * groups.len() * taps).then_some(Self { lanes, groups })
     }
 }
 
@@ -129,9 +135,9 @@ pub fn needed_sums(
     sink: Sink<'_>,
 ) {
     let sums = Sums::new(weights, source, offsets, lines, sink);
-    let groups = sums.lines.width.div_ceil(GROUP);
+    let groups = sums.lines.width.div_ceil(GROUP * needed.lanes);
     assert!(
-        sums.lines.count == 1 && needed.0.len() == groups && lines.are_whole(),
+        sums.lines.count == 1 && needed.groups.len() == groups && lines.are_whole(),
         "lines with gaps"
     );
     sweep(NeededSums { sums, needed });
@@ -144,11 +150,23 @@ struct NeededSums<'a> {
 
 impl Sweep for NeededSums<'_> {
     #[inline(always)]
-    fn sweep<E: Machine, W: Strip>(self, strip: E, _: W) {
+    fn sweep<E: Machine, W: Strip>(self, eights: E, widest: W) {
+        if self.needed.lanes == W::WIDTH {
+            self.on(widest)
+        } else {
+            self.on(eights)
+        }
+    }
+}
+
+impl NeededSums<'_> {
+    #[inline(always)]
+    fn on<S: Strip>(self, strip: S) {
         let Self { mut sums, needed } = self;
-        for (group, taps) in needed.0.iter().enumerate() {
-            let first = group * GROUP;
-            let count = (sums.lines.width - first).min(GROUP) / LANES;
+        let group = GROUP * needed.lanes;
+        for (at, taps) in needed.groups.iter().enumerate() {
+            let first = at * group;
+            let count = (sums.lines.width - first).min(group) / S::WIDTH;
             let (rows, sums) = (sums.weights.rows, &mut sums);
             tiles(strip, rows, count, &mut NeededTiles { sums, taps, first });
         }
