@@ -208,7 +208,7 @@ fn open(spec: &Spec<DataSpec>, options: &AuditOptions<'_>) -> Result<()> {
     let digest =
         |spec: &Spec<DataSpec>| -> Result<String> { Ok(hex(&Sha256::digest(spec.yaml()?))) };
     let files = |spec: &Spec<DataSpec>| -> Result<Vec<String>> {
-        let files = fl_engine::data_files(&spec.data, &options.data_dir)?;
+        let files = fl_engine::input_files(spec, &options.data_dir)?;
         Ok(files.into_iter().map(|file| file.sha256).collect())
     };
     let other = options.neighbour.as_ref();

@@ -14,7 +14,7 @@ use std::path::Path;
 pub(crate) struct CachedRuns<'a> {
     data_dir: &'a Path,
     command: &'a [String],
-    /// By the spec's section: hashing takes as long as reading.
+    /// By the spec's section, and the model that it begins with: hashing takes as long as reading.
     data: BTreeMap<String, Vec<FileHash>>,
 }
 
@@ -45,7 +45,8 @@ impl<'a> CachedRuns<'a> {
 
     /// What a run of `spec` would start from now; without data files where they are not there.
     pub fn present(&mut self, spec: &Spec<DataSpec>) -> anyhow::Result<Manifest> {
-        let section = serde_json::to_string(&spec.data.write())?;
+        let initial = prepare::initial_model(spec)?.map(|initial| initial.file);
+        let section = serde_json::to_string(&(spec.data.write(), initial))?;
         let data = match self.data.get(&section) {
             Some(data) => data.clone(),
             None => {
@@ -55,7 +56,7 @@ impl<'a> CachedRuns<'a> {
                         .find_map(|e| e.downcast_ref::<std::io::Error>());
                     io.is_some_and(|e| e.kind() == std::io::ErrorKind::NotFound)
                 };
-                let data = match prepare::data_files(&spec.data, self.data_dir) {
+                let data = match prepare::input_files(spec, self.data_dir) {
                     // tables can be made again where the data are not
                     Err(error) if missing(&error) => Vec::new(),
                     data => data?,

@@ -108,8 +108,9 @@ pub fn execute(
     }
     let spending = spending(spec, &folder, &data, plan.as_ref())?;
     let yaml = spec.yaml()?;
-    let files = prepare::data_files(&spec.data, &options.data_dir)?;
+    let mut files = prepare::data_files(&spec.data, &options.data_dir)?;
     let hashes: Vec<String> = files.iter().map(|file| file.sha256.clone()).collect();
+    files.extend(prepare::initial_file(spec)?);
     let mut manifest = prepare::manifest(spec, &yaml, files, &options.command)?;
     if let Some(plan) = &plan {
         manifest.book = Some(sealed_book(spec, &data, plan)?);

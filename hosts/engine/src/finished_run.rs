@@ -36,7 +36,7 @@ impl FinishedRun {
                 "the clients of this run own their data, so this machine does not have the examples",
             ));
         }
-        let files = prepare::data_files(&spec.data, data_dir)?;
+        let files = prepare::input_files(&spec, data_dir)?;
         // the text as it stands: one of an older version may have old names in it
         let yaml = read_text(&dir.join("spec.yaml"))?;
         prepare::manifest(&spec, &yaml, files, line)?.is_of(dir)?;

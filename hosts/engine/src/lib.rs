@@ -49,7 +49,7 @@ pub use lock::lock;
 pub use node::{NodeConfig, node, set_by_leader};
 pub use placement::{DataOwnership, EngineFactory, Placement, start_processes_with};
 pub use prepare::{
-    check, data, data_files, data_with_notes, manifest, note_once, open, parse, read, text,
+    check, data, data_with_notes, input_files, manifest, note_once, open, parse, read, text,
 };
 pub use request::{RunRequest, Source, run};
 pub use run_folder::RUN_PAGE;

@@ -5,11 +5,13 @@ use crate::events::unpriced;
 use anyhow::{Context, ensure};
 use fl_core::privacy::{Noise, NoiseSource};
 use fl_core::regular_file::open_regular;
-use fl_core::{BuildContext, Public, Stream, Task};
+use fl_core::{BuildContext, InitialModel, Public, Stream, Task};
 use fl_data::{Assembled, DataSpec, KeptModel, PublicSamples};
 use fl_files::FileHash;
 use fl_privacy::RowKey;
-use fl_registry::{Catalogue, Document, Mistakes, NO_LEVELS, SessionPart, Spec};
+use fl_registry::{
+    Catalogue, DataSection as _, Document, Mistakes, NO_LEVELS, SessionPart, Spec, any_make,
+};
 use fl_sim::{Manifest, Session, Unpriced};
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -172,13 +174,42 @@ pub(crate) fn public(samples: PublicSamples) -> Public {
 ///
 /// # Errors
 /// When one cannot be read.
-pub fn data_files(spec: &DataSpec, dir: &Path) -> anyhow::Result<Vec<FileHash>> {
+pub(crate) fn data_files(spec: &DataSpec, dir: &Path) -> anyhow::Result<Vec<FileHash>> {
     let files = fl_data::fingerprints(spec, dir)?;
     let hashed = |(path, sha256): (PathBuf, String)| FileHash {
         path: path.display().to_string(),
         sha256,
     };
     Ok(files.into_iter().map(hashed).collect())
+}
+
+/// The model that the protocol of a spec begins with, if it names one.
+pub(crate) fn initial_model(spec: &Spec<DataSpec>) -> anyhow::Result<Option<InitialModel>> {
+    let task = spec.data.task().unwrap_or_else(|| any_make().task);
+    let protocol = spec.make_protocol(&protocol_context(spec, &task))?;
+    let initial = protocol.declare().loads;
+    Ok(initial)
+}
+
+/// The file of the model that the server of a run begins with; nodes need none.
+///
+/// # Errors
+/// When it cannot be read.
+pub(crate) fn initial_file(spec: &Spec<DataSpec>) -> anyhow::Result<Option<FileHash>> {
+    let initial = initial_model(spec)?;
+    let hashed = initial.map(|initial| FileHash::of(Path::new(&initial.file)));
+    hashed.transpose()
+}
+
+/// The files that a run of a spec starts from, each with its hash: those of its data, and the model
+/// that its protocol begins with.
+///
+/// # Errors
+/// When one cannot be read.
+pub fn input_files(spec: &Spec<DataSpec>, dir: &Path) -> anyhow::Result<Vec<FileHash>> {
+    let mut files = data_files(&spec.data, dir)?;
+    files.extend(initial_file(spec)?);
+    Ok(files)
 }
 
 /// What a run starts from, with these data files: the content of `run.json`.

@@ -19,7 +19,7 @@ pub struct Comparison {
     pub parts: Option<FirstDivergence>,
     /// For runs of one spec with different results: in what else they differ, with the value of
     /// each.
-    pub reasons: Vec<(&'static str, [String; 2])>,
+    pub reasons: Vec<(String, [String; 2])>,
     /// The number of requests in each journal.
     questions: [usize; 2],
     /// The number of requests without a digest, which follow system noise.
@@ -93,9 +93,7 @@ pub fn compare(a: &Run, b: &Run) -> Comparison {
         notices: notices.collect(),
     };
     if all.specs.is_empty() && !all.alike() {
-        let facts = a.origin.facts().into_iter().zip(b.origin.facts());
-        let other = facts.filter(|((_, a), (_, b))| a != b);
-        all.reasons = other.map(|((name, a), (_, b))| (name, [a, b])).collect();
+        all.reasons = a.origin.apart(&b.origin);
     }
     all
 }

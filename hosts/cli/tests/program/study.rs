@@ -312,6 +312,62 @@ fn what_is_kept_is_looked_at() {
 }
 
 #[test]
+fn the_model_that_a_run_begins_with_is_looked_at() {
+    let dir = tempfile::tempdir().unwrap();
+    let d = dir.path();
+    let begins = "{ use: fedavg, rounds: 1, initial: pre/models/model }";
+    let spec = |name: &str, method: &str| {
+        let text = format!(
+            "name: {name}\ndata: {{ set: {{ blobs: {{ train: 80, test: 40 }} }}, clients: 2 }}\n{method}\n\
+             parts: {{ model: {{ use: linear }}, aggregator: {{ use: mean }} }}\n"
+        );
+        fs::write(d.join(format!("{name}.yaml")), text).unwrap();
+    };
+    spec("first", "protocol: { use: fedavg, rounds: 1 }");
+    spec("one", &format!("protocol: {begins}"));
+    spec(
+        "two",
+        &format!(
+            "stages: [{{ protocol: {begins} }}, {{ protocol: {{ use: fedavg, rounds: 1 }} }}]"
+        ),
+    );
+    fs::write(
+        d.join("s.yaml"),
+        "name: s\nresults: s.jsonl\ntables: [{ name: t, rows: [{ name: one, base: one.yaml }, { name: two, base: two.yaml }] }]\n",
+    )
+    .unwrap();
+    let begin = |rounds: &str| {
+        let _ = fs::remove_dir_all(d.join("pre"));
+        out(d, &["run", "first.yaml", "--out", "pre", "--set", rounds]);
+    };
+    let run = || {
+        let done = study(d, &[]);
+        (done.status.code().unwrap(), text(&done.stdout))
+    };
+    begin("protocol.rounds=1");
+    out(d, &["run", "one.yaml", "--out", "before"]);
+    let (code, first) = run();
+    assert_eq!(code, 0, "{first}");
+    begin("protocol.rounds=3");
+    // the kept runs, and then the lines
+    fs::rename(d.join("s.jsonl"), d.join("lines")).unwrap();
+    let (code, said) = run();
+    let due = "other data files: pre/models/model has sha256";
+    assert!(code == 1 && said.matches(due).count() == 2, "{said}");
+    fs::rename(d.join("lines"), d.join("s.jsonl")).unwrap();
+    fs::remove_dir_all(d.join("runs")).unwrap();
+    let (code, said) = run();
+    let due = "it is a run with other data files";
+    assert!(code == 1 && said.matches(due).count() == 2, "{said}");
+    out(d, &["run", "one.yaml", "--out", "after"]);
+    let compared = text(&fl(d, &["compare", "before", "after"]).stdout);
+    let due = "possible reason: another data file pre/models/model: ";
+    assert!(compared.contains(due), "{compared}");
+    begin("protocol.rounds=1");
+    assert_eq!(run(), (0, first));
+}
+
+#[test]
 fn two_studies_at_once_come_to_the_same_tables() {
     let dir = tempfile::tempdir().unwrap();
     write(

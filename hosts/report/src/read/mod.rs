@@ -9,7 +9,7 @@ mod record;
 
 pub use journal::{Bytes, Cost, Entry};
 pub use metrics::{Metric, MetricDetails};
-pub(crate) use origin::Origin;
+pub(crate) use origin::{FileHash, Origin};
 pub(crate) use outcome::UNFINISHED;
 pub use outcome::{Outcome, Summary, Traffic, observer_of};
 pub use record::RunRecord;
@@ -187,13 +187,26 @@ impl Run {
 
     /// Returns its protocol, or those that followed one another.
     pub fn protocol(&self) -> String {
+        let used = self.of_protocols("use").map(|name| name.unwrap_or("?"));
+        used.collect::<Vec<_>>().join(", then ")
+    }
+
+    /// Returns this text of the settings of each protocol that followed one another.
+    fn of_protocols<'r>(&'r self, setting: &'r str) -> impl Iterator<Item = Option<&'r str>> {
         let stages = self.spec.get("stages").and_then(Value::as_sequence);
         let sections = stages.map_or(std::slice::from_ref(&self.spec), |all| all);
-        let used = sections.iter().map(|section| {
-            let of = section.get("protocol").and_then(|p| p.get("use"));
-            of.and_then(Value::as_str).unwrap_or("?")
-        });
-        used.collect::<Vec<_>>().join(", then ")
+        let of = move |section: &'r Value| section.get("protocol")?.get(setting)?.as_str();
+        sections.iter().map(of)
+    }
+
+    /// Returns the files of its data, without a model that its protocol begins with.
+    pub(crate) fn data_files(&self) -> impl Iterator<Item = &FileHash> {
+        // a record has the names of files alone
+        let begins = |file: &FileHash| {
+            let mut models = self.of_protocols("initial").flatten();
+            models.any(|model| Path::new(model).ends_with(&file.path))
+        };
+        self.origin.data.iter().filter(move |file| !begins(file))
     }
 
     /// Returns its seed.
@@ -239,7 +252,7 @@ impl Run {
             .and_then(|ledger| ledger.get("data"));
         match named.and_then(Value::as_str) {
             Some(name) => name.into(),
-            None if self.origin.data.is_empty() && !self.has_own_files() => {
+            None if self.data_files().next().is_none() && !self.has_own_files() => {
                 format!("{}, seed {}", self.set(), self.seed())
             }
             None => self.set().into(),

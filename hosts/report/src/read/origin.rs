@@ -5,6 +5,9 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::path::Path;
 
+/// Names the data files among [`Origin::facts`].
+const DATA: &str = "set of data files";
+
 /// The origin of a run, from `run.json`.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
@@ -48,12 +51,36 @@ impl Origin {
             }
         };
         [
-            ("set of data files", hashes(&self.data)),
+            (DATA, hashes(&self.data)),
             ("set of libraries", hashes(&self.libraries)),
             ("version of fl", self.each(&self.version, |w| &w.version)),
             ("processor", self.each(&self.processor, |w| &w.processor)),
             ("program", self.program.clone()),
         ]
+    }
+
+    /// Names what of [`Origin::facts`] differs, with both values; if it is one data file, that file.
+    pub fn apart(&self, other: &Self) -> Vec<(String, [String; 2])> {
+        let facts = self.facts().into_iter().zip(other.facts());
+        let apart = facts.filter(|((_, a), (_, b))| a != b);
+        apart
+            .map(|((name, a), (_, b))| match self.other_file(other) {
+                Some(file) if name == DATA => file,
+                _ => (name.into(), [a, b]),
+            })
+            .collect()
+    }
+
+    /// Names the data file that differs, with both hashes, if it is one.
+    fn other_file(&self, other: &Self) -> Option<(String, [String; 2])> {
+        let pairs = self.data.iter().zip(&other.data);
+        let mut apart = pairs.filter(|(a, b)| a.sha256 != b.sha256);
+        let (Some((a, b)), None) = (apart.next(), apart.next()) else {
+            return None;
+        };
+        let hashes = [a, b].map(|file| file.sha256.chars().take(12).collect());
+        let same = self.data.len() == other.data.len() && a.path == b.path;
+        same.then(|| (format!("data file {}", a.path), hashes))
     }
 
     /// Joins what each process that worked on the run says.
