@@ -210,7 +210,7 @@ impl Checker<'_> {
                     .map(|(value, number)| self.stage(value, number, data))
                     .collect();
                 let stages: Vec<CheckedStage> = read.into_iter().collect::<Option<_>>()?;
-                self.fit_together(&stages);
+                self.fit_together(&stages, spec.get("parts"));
                 let together = together(&stages);
                 Some(Method {
                     stages,
@@ -276,8 +276,8 @@ impl Checker<'_> {
         }
     }
 
-    /// Refuses stages that cannot follow one another.
-    fn fit_together(&mut self, stages: &[CheckedStage]) {
+    /// Refuses stages that cannot follow one another, in a spec with these parts for all stages.
+    fn fit_together(&mut self, stages: &[CheckedStage], all: Option<&Value>) {
         let made = |stage: &CheckedStage| Some(stage.of.protocol.as_ref()?.pools_data());
         let first = made(&stages[0]);
         for stage in &stages[1..] {
@@ -314,7 +314,9 @@ impl Checker<'_> {
                 let mut earlier = earlier.filter(|s| !s.own.contains(slot.name));
                 let other = earlier.find_map(|s| {
                     let same = s.of.slots.iter().find(|other| other.name == slot.name)?;
-                    differ(same, slot).then_some((s.number, same))
+                    // what is empty in both stages fits both
+                    let filled = stage.gives(all, slot.name) || !(slot.optional && same.optional);
+                    (filled && differ(same, slot)).then_some((s.number, same))
                 });
                 let Some((number, same)) = other.filter(|_| !stage.own.contains(slot.name)) else {
                     continue;

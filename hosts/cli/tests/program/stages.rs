@@ -273,6 +273,26 @@ fn mistakes_in_stages_are_told_with_their_place() {
 }
 
 #[test]
+fn stages_whose_slots_of_one_name_differ_may_leave_them_empty() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let text = "name: x\ndata: { set: { blobs: { train: 80, test: 40 } }, clients: 2 }\nstages:\n\
+        - protocol: { use: fedproto, rounds: 1 }\n  parts: { prototypes: { use: mean-of-features } }\n\
+        - protocol: { use: fedavg, rounds: 1 }\n  parts: { aggregator: { use: mean } }\nparts:\n  \
+        model: { use: dfdx, net: [{ linear: 8 }, relu, outputs], optimiser: { sgd: { lr: 0.1 } } }\n";
+    spec(dir, "two.yaml", text);
+    out(dir, &["run", "two.yaml"]);
+    spec(
+        dir,
+        "two.yaml",
+        &format!("{text}  privacy: {{ use: gaussian }}\n"),
+    );
+    let (_, said) = fails(dir, &["check", "two.yaml"]);
+    let said = flat(&said);
+    assert!(said.contains("its slot `privacy` takes"), "{said}");
+}
+
+#[test]
 fn a_run_of_stages_verifies_and_shows_its_protocols() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
