@@ -1,6 +1,6 @@
 //! Clients that a run serves worse than training alone does: those of a run beside one of `solo`.
 
-use crate::read::{Metric, Run};
+use crate::read::{FileHash, Metric, Run};
 use crate::specs::differences;
 use crate::text::number;
 use fl_core::metrics::{is_score, lower_is_better};
@@ -55,17 +55,36 @@ pub fn is_alone(run: &Run) -> bool {
     run.protocol() == "solo"
 }
 
+/// Returns what differs in the data files of two runs, as far as both have their hashes.
+fn other_data(alone: &Run, run: &Run) -> Option<String> {
+    let files = |run: &Run| -> Vec<FileHash> { run.data_files().cloned().collect() };
+    let (of_alone, of_run) = (files(alone), files(run));
+    let known = |files: &[FileHash]| files.iter().all(|file| !file.sha256.is_empty());
+    let is_known = |files: &[FileHash]| !files.is_empty() && known(files);
+    if !is_known(&of_alone) || !is_known(&of_run) {
+        return None;
+    }
+    let mut pairs = of_alone.iter().zip(&of_run);
+    let other = pairs.find(|(a, b)| a.sha256 != b.sha256);
+    let number = (of_alone.len() != of_run.len()).then(|| "the number of data files".into());
+    let named = other.map(|(_, file)| format!("the data file {}", file.path));
+    named.or(number)
+}
+
 /// Compares the last scores of each client with those of a run of `solo`: those of its own model,
 /// or else those of the server's model on its own test rows.
 ///
 /// # Errors
-/// If the runs have other data or seeds, so that their clients are not the same.
+/// If the runs have other data, data files or seeds, so that their clients are not the same.
 pub fn worse_than_alone(alone: &Run, run: &Run) -> Result<Vec<WorseThanAlone>, String> {
     let apart = differences(&[&alone.spec, &run.spec]);
     let mut paths = apart.iter().map(|d| &d.path[..]);
     let other = |path: &&str| *path == "seed" || path.split(['.', '[']).next() == Some("data");
     if let Some(path) = paths.find(other) {
         return Err(format!("`{path}` differs, so the clients are not the same"));
+    }
+    if let Some(file) = other_data(alone, run) {
+        return Err(format!("{file} differs, so the clients are not the same"));
     }
     let last: BTreeMap<&str, &Metric> = run.last().into_iter().map(|m| (&m.name[..], m)).collect();
     let mut all = Vec::new();

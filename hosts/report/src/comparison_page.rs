@@ -172,7 +172,7 @@ fn results(runs: &[Run], names: &[&str]) -> Markup {
 }
 
 /// Returns a row for each score by which the runs are compared with the one run of `solo` among
-/// them.
+/// them, and one for those that cannot be.
 fn alone(runs: &[Run]) -> Vec<Vec<String>> {
     let mut of_solo = runs.iter().filter(|run| is_alone(run));
     let (Some(solo), None) = (of_solo.next(), of_solo.next()) else {
@@ -180,10 +180,17 @@ fn alone(runs: &[Run]) -> Vec<Vec<String>> {
     };
     let mut rows = BTreeMap::<String, Vec<String>>::new();
     for (at, run) in runs.iter().enumerate().filter(|(_, run)| !is_alone(run)) {
-        for of in worse_than_alone(solo, run).unwrap_or_default() {
-            let name = format!("worse than alone, {}", of.name);
+        let said = match worse_than_alone(solo, run) {
+            Err(why) => vec![("worse than alone".into(), format!("unknown: {why}"))],
+            Ok(all) => {
+                let said = all.iter();
+                said.map(|of| (format!("worse than alone, {}", of.name), of.to_string()))
+                    .collect()
+            }
+        };
+        for (name, cell) in said {
             let row = || vec![String::new(); runs.len()];
-            rows.entry(name).or_insert_with(row)[at] = of.to_string();
+            rows.entry(name).or_insert_with(row)[at] = cell;
         }
     }
     let row = |(name, cells): (String, Vec<String>)| [vec![name], cells].concat();

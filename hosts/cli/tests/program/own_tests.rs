@@ -487,6 +487,35 @@ fn exact_a_study_says_what_compare_says_of_those_who_are_worse_than_alone() {
     assert!(error.contains(hint), "{error}");
 }
 
+#[test]
+fn runs_on_other_data_files_tell_nobody_worse_than_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    hospitals(dir);
+    let solo = "protocol={use: solo, local: {epochs: 1, batch: 8}}";
+    let alone = ["--set", solo, "--set", "parts.aggregator=null"];
+    spec(dir, &FILES.replace("PROTOCOL", "fedavg"));
+    out(
+        dir,
+        &[&["run", "own.yaml", "--out", "alone"], &alone[..]].concat(),
+    );
+    let said = |run: &str| {
+        out(dir, &["run", "own.yaml", "--out", run]);
+        let compared = fl(dir, &["compare", "alone", run]).stdout;
+        flat(&String::from_utf8(compared).unwrap())
+    };
+    let same = said("same");
+    assert!(!same.contains("unknown"), "{same}");
+    std::fs::write(dir.join("train/b.csv"), rows(1, 7, 30)).unwrap();
+    let other = said("other");
+    let due = "train/b.csv differs, so the clients are not the same";
+    let unknown = "worse than alone unknown: the data file ";
+    assert!(other.contains(unknown) && other.contains(due), "{other}");
+    out(dir, &["report", "alone", "other", "--out", "page.html"]);
+    let page = std::fs::read_to_string(dir.join("page.html")).unwrap();
+    assert!(page.contains(due));
+}
+
 /// Three hospitals with training and test files of their own.
 const FILES: &str = "name: own
 seed: 3
