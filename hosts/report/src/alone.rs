@@ -72,7 +72,7 @@ fn other_data(alone: &Run, run: &Run) -> Option<String> {
 }
 
 /// Compares the last scores of each client with those of a run of `solo`: those of its own model,
-/// or else those of the server's model on its own test rows.
+/// or those of the server's model on its own test rows, whichever was measured last.
 ///
 /// # Errors
 /// If the runs have other data, data files or seeds, so that their clients are not the same.
@@ -86,15 +86,13 @@ pub fn worse_than_alone(alone: &Run, run: &Run) -> Result<Vec<WorseThanAlone>, S
     if let Some(file) = other_data(alone, run) {
         return Err(format!("{file} differs, so the clients are not the same"));
     }
-    let last: BTreeMap<&str, &Metric> = run.last().into_iter().map(|m| (&m.name[..], m)).collect();
     let mut all = Vec::new();
     for metric in alone.last() {
         let score = metric.name.strip_prefix("clients.");
         let Some(score) = score.filter(|score| is_score(score) && !score.contains('.')) else {
             continue;
         };
-        let names = ["clients", "own"].map(|of| format!("{of}.{score}"));
-        let Some(found) = names.iter().find_map(|name| last.get(&name[..])) else {
+        let Some(found) = run.last_of_each(score) else {
             continue;
         };
         let scores = |run: &Run, metric: &Metric| -> BTreeMap<String, f64> {

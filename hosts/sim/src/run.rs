@@ -58,6 +58,9 @@ pub fn run(mut setup: Setup<'_>) -> Result<Outcome> {
         sim.tell(RunEvent::Stops)?;
     } else {
         note_unmeasured(&mut sim, method.stop_when.as_ref());
+        for text in earlier(&sim.record.metrics) {
+            sim.note(&text);
+        }
         let (metrics, task) = (&sim.record.metrics, &method.options.task);
         let columns = task.input.len() == 1;
         let told = diverged(metrics, columns);
@@ -409,6 +412,24 @@ fn note_unmeasured(sim: &mut Sim<'_>, rule: Option<&StopWhen>) {
     let metric = &rule.metric;
     let text = format!("`stop-when` had no effect: no round measured `{metric}`; {measured}");
     sim.note(&text);
+}
+
+/// Says which measures the last rounds did not measure, so that their values are of earlier models.
+fn earlier(metrics: &[Metric]) -> Vec<String> {
+    let last: BTreeMap<&str, usize> = metrics.iter().map(|m| (&*m.name, m.round)).collect();
+    let newest = metrics.iter().map(|m| m.round).max().unwrap_or(0);
+    let mut of_round: BTreeMap<usize, Vec<String>> = BTreeMap::new();
+    for (name, round) in last {
+        // a step outside of rounds has no place among them
+        if (1..newest).contains(&round) {
+            of_round.entry(round).or_default().push(format!("`{name}`"));
+        }
+    }
+    let said = of_round.into_iter().map(|(round, names)| {
+        let names = names.join(", ");
+        format!("{names}: last measured in round {round}, and the run went on to round {newest}")
+    });
+    said.collect()
 }
 
 /// The least training loss that no model comes near that learns, on scaled labels.

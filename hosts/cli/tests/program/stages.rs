@@ -1,6 +1,6 @@
 //! Runs of several protocols that follow one another.
 
-use crate::common::{fails, flat, json, out};
+use crate::common::{fails, fl, flat, json, out};
 use serde_json::Value;
 use std::path::Path;
 
@@ -290,6 +290,41 @@ fn stages_whose_slots_of_one_name_differ_may_leave_them_empty() {
     let (_, said) = fails(dir, &["check", "two.yaml"]);
     let said = flat(&said);
     assert!(said.contains("its slot `privacy` takes"), "{said}");
+}
+
+#[test]
+fn scores_of_an_earlier_stage_are_told_from_the_last_ones() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let end = "parts:\n  model: { use: linear, lr: 0.1 }\n";
+    let mean = format!("{end}  aggregator: {{ use: mean }}\n");
+    let stages = "stages:\n- protocol: { use: fedper, rounds: 3, share: [weight], local: { epochs: 2, batch: 16 } }\n\
+        - protocol: { use: fedavg, rounds: 1, local: { steps: 1, batch: 16 } }\n";
+    let solo = "protocol: { use: solo, local: { epochs: 3, batch: 16 } }\n";
+    spec(dir, "two.yaml", &format!("{DATA}{stages}{mean}"));
+    spec(dir, "solo.yaml", &format!("{DATA}{solo}{end}"));
+    out(dir, &["run", "two.yaml", "--out", "two"]);
+    out(dir, &["run", "solo.yaml", "--out", "solo"]);
+    let report = std::fs::read_to_string(dir.join("two/report.md")).unwrap();
+    let due = ": last measured in round 3, and the run went on to round 4";
+    let note = report.lines().find(|line| line.ends_with(due));
+    let note = note.unwrap_or_else(|| panic!("{report}"));
+    assert!(
+        note.contains("`clients.accuracy`") && !note.contains("`own."),
+        "{note}"
+    );
+    let compared = fl(dir, &["compare", "solo", "two", "--json"]).stdout;
+    let compared: Value = serde_json::from_slice(&compared).unwrap();
+    assert_eq!(compared["alone"][0]["name"], "own.accuracy", "{compared}");
+    // the file of results of a study has the same
+    let study = "name: s\nresults: s.jsonl\ntables:\n- name: t\n  seeds: 3\n  measure: negative-transfer.rate\n  \
+        rows: [{ name: two, base: two.yaml }, { name: solo, base: solo.yaml }]\n";
+    spec(dir, "s.yaml", study);
+    let first = out(dir, &["study", "s.yaml"]);
+    let rate = 100.0 * compared["alone"][0]["rate"].as_f64().unwrap();
+    assert!(rate > 0.0, "{compared}");
+    std::fs::remove_dir_all(dir.join("runs")).unwrap();
+    assert_eq!(out(dir, &["study", "s.yaml"]), first);
 }
 
 #[test]

@@ -98,7 +98,7 @@ impl RunRecord {
         let own = run
             .last()
             .into_iter()
-            .filter(|m| published && is_own_score(&m.name));
+            .filter(|m| published && is_last_score(run, m));
         let scores = own.filter_map(|metric| {
             let details = metric.details.as_ref().filter(|of| !of.each.is_empty())?;
             let (clients, each) = (details.clients.clone(), details.each.clone());
@@ -210,12 +210,14 @@ impl RunRecord {
     }
 }
 
-/// Returns whether a measure is a score of each client on its own test rows.
-fn is_own_score(name: &str) -> bool {
-    let score = ["clients.", "own."]
-        .iter()
-        .find_map(|of| name.strip_prefix(of));
-    score.is_some_and(|score| is_score(score) && !score.contains('.'))
+/// Returns whether a measurement is of a score of each client on its own test rows, in the last
+/// step that has it.
+fn is_last_score(run: &Run, metric: &Metric) -> bool {
+    let mut of = ["clients.", "own."].into_iter();
+    let score = of.find_map(|of| metric.name.strip_prefix(of));
+    let score = score.filter(|score| is_score(score) && !score.contains('.'));
+    let last = score.and_then(|score| run.last_of_each(score));
+    last.is_some_and(|last| last.step == metric.step)
 }
 
 fn file_name(path: &str) -> String {
