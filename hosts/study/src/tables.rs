@@ -4,9 +4,11 @@ use crate::cells::{Rounding, cell, minus, number, shown, signed, unmarked};
 use crate::columns::{Column, ColumnKind, Rounds, Show};
 use crate::model::{RunSpec, Table};
 use crate::plots::pictures;
-use crate::results::{RunResult, RunResults, values};
+use crate::results::{RunResult, RunResults};
 use crate::stats::{Paired, Sample, paired};
-use fl_report::{NEGATIVE_TRANSFER, Run, Section, digits_of, is_alone, worse_than_alone};
+use fl_report::{
+    NEGATIVE_TRANSFER, Run, Section, WorseThanAlone, digits_of, is_alone, worse_than_alone,
+};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A measured column of a row, as [`crate::tables_csv`] names its cells.
@@ -24,6 +26,10 @@ pub struct BuiltTable {
     /// One row for each measured column of each row, for programs.
     pub(crate) csv: Vec<CsvLine>,
 }
+
+/// Why two runs cannot be compared client by client.
+const NO_SCORES: &str = "it and the run of `solo` have no scores of the same clients; \
+    a file of results has such scores only of published data sets without an accountant";
 
 /// The most notes on data below a table.
 const DATA_NOTES: usize = 5;
@@ -174,32 +180,68 @@ impl TableBuilder<'_> {
     }
 
     fn values(&self, row: usize, across: usize, names: &[String], of: Rounds) -> Vec<(u64, f64)> {
-        let transfer = |name: &String| NEGATIVE_TRANSFER.iter().position(|of| of == name);
-        match names.iter().find_map(transfer) {
-            Some(number) => self.negative_transfer(row, across, number),
-            None => values(self.answers, self.runs(row, across), names, of),
-        }
+        let runs = self.runs(row, across).iter();
+        let value = |(seed, run): &(u64, RunSpec)| {
+            let result = self.answers.get(run)?.as_ref().ok()?;
+            let (_, value) = self.first_of(across, *seed, result, names, of)?;
+            value.is_finite().then_some((*seed, value))
+        };
+        runs.filter_map(value).collect()
     }
 
-    /// Returns seed and number of every run beside that of `solo` with the same data and seed.
-    fn negative_transfer(&self, row: usize, across: usize, number: usize) -> Vec<(u64, f64)> {
-        let done = |(seed, run): &(u64, RunSpec)| {
-            let result = self.answers.get(run)?.as_ref().ok()?;
-            Some((*seed, result.run()))
+    /// Returns the first of these numbers that a run has, with the place of its name.
+    fn first_of(
+        &self,
+        across: usize,
+        seed: u64,
+        run: &RunResult,
+        names: &[String],
+        of: Rounds,
+    ) -> Option<(usize, f64)> {
+        let value = |name: &String| match NEGATIVE_TRANSFER.iter().position(|of| of == name) {
+            Some(number) => Some(self.negative_transfer(across, seed, run.run()).ok()?[number]),
+            None => run.get(name, of),
         };
-        let all = (0..self.table.rows.len()).flat_map(|row| self.runs(row, across));
-        let alone = all.filter_map(done).filter(|(_, run)| is_alone(run));
-        let alone: Vec<(u64, &Run)> = alone.collect();
-        let runs = self.runs(row, across).iter().filter_map(done);
-        let beside = runs
-            .filter(|(_, run)| !is_alone(run))
-            .filter_map(|(seed, run)| {
-                // rows of `solo` on other data do not fit
-                let mut of_seed = alone.iter().filter(|(other, _)| *other == seed);
-                let found = of_seed.find_map(|(_, alone)| worse_than_alone(alone, run).ok())?;
-                Some((seed, found.first()?.numbers()[number]))
-            });
-        beside.collect()
+        let mut named = names.iter().enumerate();
+        named.find_map(|(at, name)| Some((at, value(name)?)))
+    }
+
+    /// Returns the numbers of a run beside that of `solo` with the same data and seed, or why there
+    /// are none.
+    fn negative_transfer(&self, across: usize, seed: u64, run: &Run) -> Result<[f64; 3], String> {
+        if is_alone(run) {
+            return Err("a run of `solo` is compared with no other".into());
+        }
+        let rows = (0..self.table.rows.len()).flat_map(|row| self.runs(row, across));
+        let of_seed = self.done(rows.filter(|(other, _)| *other == seed));
+        let alone: Vec<&Run> = of_seed
+            .map(RunResult::run)
+            .filter(|run| is_alone(run))
+            .collect();
+        // rows of `solo` on other data do not fit
+        let mut beside = alone.iter().map(|alone| worse_than_alone(alone, run));
+        let found = beside.clone().find_map(Result::ok);
+        let why = || match beside.next() {
+            Some(Err(why)) => why,
+            _ => format!("no row here has a finished run of `solo` with seed {seed}"),
+        };
+        let found = found.ok_or_else(why)?;
+        let first = found.first().map(WorseThanAlone::numbers);
+        first.ok_or_else(|| NO_SCORES.into())
+    }
+
+    /// Returns why no run has a number of these, which one of [`NEGATIVE_TRANSFER`] is among.
+    fn without_transfer(&self) -> Option<String> {
+        let rows = 0..self.table.rows.len();
+        let cells = rows.flat_map(|row| (0..self.table.across.len()).map(move |at| (row, at)));
+        let runs = cells.flat_map(|(row, at)| self.runs(row, at).iter().map(move |of| (at, of)));
+        let mut why = runs.filter_map(|(at, (seed, run))| {
+            let run = self.answers.get(run)?.as_ref().ok()?.run();
+            self.negative_transfer(at, *seed, run)
+                .err()
+                .filter(|_| !is_alone(run))
+        });
+        why.next()
     }
 
     fn sample(&self, row: usize, across: usize, what: &ColumnKind) -> Option<Sample> {
@@ -308,15 +350,14 @@ impl TableBuilder<'_> {
         };
         // by the place of a measure in `names`
         let mut cells: BTreeMap<usize, BTreeSet<(usize, usize)>> = BTreeMap::new();
-        let is_transfer = |name: &String| NEGATIVE_TRANSFER.contains(&name.as_str());
-        let transfer = names.iter().position(is_transfer);
-        cells.extend(transfer.map(|at| (at, BTreeSet::new())));
         let places =
             (0..self.table.rows.len()).flat_map(|row| (0..across).map(move |at| (row, at)));
-        for (row, at) in places.filter(|_| transfer.is_none()) {
-            for run in self.done(self.runs(row, at).iter()) {
-                let mut named = names.iter().enumerate();
-                let found = named.find_map(|(name, of_run)| Some((name, run.get(of_run, *of)?)));
+        for (row, at) in places {
+            for (seed, run) in self.runs(row, at) {
+                let Some(Ok(run)) = self.answers.get(run) else {
+                    continue;
+                };
+                let found = self.first_of(at, *seed, run, names, *of);
                 if let Some((name, _)) = found.filter(|(_, value)| value.is_finite()) {
                     cells.entry(name).or_default().insert((row, at));
                 }
@@ -389,11 +430,16 @@ impl TableBuilder<'_> {
             let open = !self.lacking().open.is_empty();
             if !open && !cells().any(|(row, at)| !self.values(row, at, names, of).is_empty()) {
                 let known: Vec<String> = one.all().into_iter().map(|(name, _)| name).collect();
-                wrong.push(format!(
-                    "No run has measured `{}`{of}; there are {}",
-                    names.join("` or `"),
-                    known.join(", ")
-                ));
+                let asked = names.join("` or `");
+                let is_transfer = |name: &String| NEGATIVE_TRANSFER.contains(&name.as_str());
+                let why = self.without_transfer();
+                wrong.push(match why.filter(|_| names.iter().any(is_transfer)) {
+                    Some(why) => format!("No run has a number for `{asked}`: {why}"),
+                    None => format!(
+                        "No run has measured `{asked}`{of}; there are {}",
+                        known.join(", ")
+                    ),
+                });
             }
         }
         for column in &self.table.lead {

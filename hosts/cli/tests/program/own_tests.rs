@@ -462,6 +462,21 @@ fn exact_a_study_says_what_compare_says_of_those_who_are_worse_than_alone() {
         })
     };
     assert_eq!(table(), due);
+    // a list is tried in its order
+    study("[own.accuracy, negative-transfer.burden]", set);
+    out(dir, &["study", "s.yaml"]);
+    let csv = std::fs::read_to_string(dir.join("runs/studies/s.csv")).unwrap();
+    let listed = "own.accuracy or negative-transfer.burden";
+    let of = |name: &str| {
+        let lines = csv.lines().filter(|line| line.starts_with("t,FedAvg,"));
+        let found = lines.filter_map(|line| line.split_once(&format!("{name},1,")));
+        let (_, numbers) = found.last().unwrap_or_else(|| panic!("{name}: {csv}"));
+        numbers.split(',').next().unwrap().parse::<f64>().unwrap()
+    };
+    let runs = std::fs::read_to_string(dir.join("runs/studies/s-runs.csv")).unwrap();
+    let own = format!(",own.accuracy,{},", of(listed));
+    assert!(runs.contains(&own), "{own}: {runs}");
+    study("negative-transfer.burden", set);
     // the recorded results have what it takes
     std::fs::remove_dir_all(dir.join("runs")).unwrap();
     assert_eq!(table(), due);
