@@ -173,19 +173,23 @@ impl<'a> CheckedStudy<'a> {
             let record = self.record.as_ref();
             let recorded =
                 record.and_then(|of| of.result(&checked.key, &checked.spec, &mut self.cached));
-            if let Some(result) = recorded {
-                self.results.insert(run.clone(), result);
-                self.from_record.insert(run.clone());
-                continue;
-            }
             let folder = self.folder(&checked.key);
-            if !folder.join("outcome.json").exists() {
-                continue;
-            }
-            if complete && let Err(error) = tidy(&folder) {
+            let is_kept = folder.join("outcome.json").exists();
+            if is_kept
+                && complete
+                && let Err(error) = tidy(&folder)
+            {
                 log::info!("note: {}: {error:#}", folder.display());
             }
-            let result = self.cached.read(&folder, &checked.spec);
+            let kept = is_kept.then(|| self.cached.read(&folder, &checked.spec));
+            if recorded.is_some() {
+                self.from_record.insert(run.clone());
+            }
+            let result = match (recorded, kept) {
+                (Some(Ok(recorded)), Some(Ok(kept))) => Ok(recorded.or_kept(kept)),
+                (Some(result), _) | (None, Some(result)) => result,
+                (None, None) => continue,
+            };
             self.results.insert(run.clone(), result);
         }
         let Some(record) = &self.record else { return };

@@ -66,6 +66,18 @@ impl RunResult {
         Ok(Self { run, older })
     }
 
+    /// Returns the same run as it is kept in a folder, which has more of it than a record: the
+    /// scores of single clients. A run with another digest is another one, and is not taken.
+    #[must_use]
+    pub fn or_kept(self, kept: Self) -> Self {
+        if kept.digest() == self.digest() {
+            let older = self.older;
+            Self { older, ..kept }
+        } else {
+            self
+        }
+    }
+
     /// Returns the record of the run.
     ///
     /// # Errors

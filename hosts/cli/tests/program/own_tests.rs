@@ -531,6 +531,36 @@ fn runs_on_other_data_files_tell_nobody_worse_than_alone() {
     assert!(page.contains(due));
 }
 
+#[test]
+fn a_study_of_own_files_says_why_nobody_is_told_worse_than_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    hospitals(dir);
+    spec(dir, &FILES.replace("PROTOCOL", "fedavg"));
+    let set = "protocol: { use: solo, local: { epochs: 1, batch: 8 } }, parts.aggregator: null";
+    let text = format!(
+        "name: s\nresults: s.results.jsonl\ntables:\n- name: t\n  base: own.yaml\n  seeds: 3\n  \
+         measure: negative-transfer.rate\n  rows:\n  - {{ name: fa }}\n  - {{ name: solo, set: {{ {set} }} }}\n"
+    );
+    std::fs::write(dir.join("s.yaml"), text).unwrap();
+    let study = |more: &[&str]| {
+        let done = fl(dir, &[&["study", "s.yaml"], more].concat());
+        (done.status.code(), String::from_utf8(done.stdout).unwrap())
+    };
+    let first = study(&[]);
+    assert_eq!(first.0, Some(0), "{}", first.1);
+    // the kept runs have the scores that the lines have not
+    assert_eq!(study(&[]), first);
+    let (_, said) = study(&["--only", "t/fa"]);
+    let due = "No run has a number for `negative-transfer.rate`: ";
+    let no_row = format!("{due}no row here has a finished run of `solo` with seed 3");
+    assert!(said.contains(&no_row), "{said}");
+    std::fs::remove_dir_all(dir.join("runs")).unwrap();
+    let (code, said) = study(&[]);
+    let no_scores = format!("{due}it and the run of `solo` have no scores of the same clients");
+    assert!(code == Some(1) && said.contains(&no_scores), "{said}");
+}
+
 /// Three hospitals with training and test files of their own.
 const FILES: &str = "name: own
 seed: 3
