@@ -259,7 +259,8 @@ fn overlaid(runs: &[Run], curves: &[NamedCurves<'_, '_>], names: &[&str]) -> Mar
         let numbers = html! { (table(&["run", "step", "#value", "#std"], &rows)) @if !said.is_empty() { p.dim { (said) } } };
         let axis = of.first().map_or("round", |(_, c)| c.axis());
         let mut about = svg::bands(&lines, "clients");
-        if of.iter().any(|(_, c)| c.points.iter().any(|p| p.metric.round == 0)) {
+        let outside = |c: &Curve<'_>| c.points.iter().any(|p| p.metric.round == 0);
+        if of.iter().any(|(_, c)| outside(c) && c.axis() == "round") {
             about += " A measurement outside of rounds is drawn at 0.";
         }
         if svg::are_flat(&lines) {

@@ -34,12 +34,21 @@ fn go_up(rounds: &[u64]) -> bool {
 }
 
 /// Returns the positions of points of these rounds: the rounds if they increase, otherwise one
-/// after the other.
-pub(crate) fn positions(rounds: &[u64]) -> Vec<f64> {
+/// after the other, as a step after the rounds has number 0.
+pub fn positions(rounds: &[u64]) -> Vec<f64> {
     if go_up(rounds) {
         rounds.iter().map(|round| *round as f64).collect()
     } else {
         (1..=rounds.len()).map(|n| n as f64).collect()
+    }
+}
+
+/// Returns the name of the horizontal axis of points of these rounds.
+pub fn axis(rounds: &[u64]) -> &'static str {
+    if go_up(rounds) {
+        "round"
+    } else {
+        "measurement"
     }
 }
 
@@ -55,11 +64,7 @@ impl Curve<'_> {
 
     /// Returns the name of the horizontal axis.
     pub fn axis(&self) -> &'static str {
-        if go_up(&self.rounds()) {
-            "round"
-        } else {
-            "measurement"
-        }
+        axis(&self.rounds())
     }
 }
 

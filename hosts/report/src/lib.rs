@@ -31,6 +31,7 @@ pub use alone::{NEGATIVE_TRANSFER, WorseThanAlone, is_alone, worse_than_alone};
 pub use bibliography::{bibliography, known_papers};
 pub use compare::{Comparison, compare};
 pub use comparison_page::results_table;
+pub use curves::{axis, positions};
 pub use export::{cell, csv, tensorboard};
 pub use latex::{NOTES, notes_text, table_csv, tables_tex};
 pub use page::{MOST, page, page_with};

@@ -2,10 +2,10 @@
 
 use crate::columns::{Rounds, usual_names};
 use crate::file::{Names, RawPlot, RawTable};
-use crate::model::{By, Item, Plot, Position, Table};
-use crate::results::{RunResult, RunResults, values};
+use crate::model::{By, Item, Plot, Position, RunSpec, Table};
+use crate::results::{RunResults, values};
 use crate::stats::Sample;
-use fl_report::{Picture, Spot};
+use fl_report::{Picture, Spot, axis, positions};
 use std::collections::BTreeSet;
 
 /// Returns the plots of `raw`, which has every default; an error says what is wrong with one.
@@ -85,13 +85,9 @@ struct PlotLines<'a> {
 impl PlotLines<'_> {
     fn picture(&self) -> Picture {
         let y = self.measured();
-        let lines = match &self.plot.by {
+        let (x, lines) = match &self.plot.by {
             By::Round => self.by_round(),
-            By::Value(path) => self.by_value(path),
-        };
-        let x = match &self.plot.by {
-            By::Round => "round",
-            By::Value(path) => last_word(path),
+            By::Value(path) => (last_word(path), self.by_value(path)),
         };
         Picture {
             title: format!("{y} by {x}"),
@@ -148,21 +144,33 @@ impl PlotLines<'_> {
         })
     }
 
-    fn by_round(&self) -> Vec<(String, Vec<Spot>)> {
+    /// Returns the name of the axis, and the lines.
+    fn by_round(&self) -> (&'static str, Vec<(String, Vec<Spot>)>) {
+        let of_runs = |runs: &mut dyn Iterator<Item = &(u64, RunSpec)>| -> Vec<Vec<u64>> {
+            let done = runs.filter_map(|(_, run)| self.answers.get(run)?.as_ref().ok());
+            done.map(|run| run.rounds(&self.plot.names)).collect()
+        };
+        let all = of_runs(&mut self.table.runs.iter().flatten().flatten());
+        let rounds: BTreeSet<u64> = all.iter().flatten().copied().collect();
+        let mut rounds = Vec::from_iter(rounds);
+        // what is measured once, and after rounds, is measured at the end
+        let ends = |of_run: &Vec<u64>| of_run.len() > 1 && of_run.last() == Some(&0);
+        if all.iter().any(ends) {
+            rounds.rotate_left(1);
+        }
         let mut lines = Vec::new();
         for (row, item) in self.table.rows.iter().enumerate() {
             for across in 0..self.table.across.len() {
-                let runs = self.table.runs[row][across].iter();
-                let done = runs.filter_map(|(_, run)| self.answers.get(run)?.as_ref().ok());
-                let rounds: BTreeSet<u64> = done
-                    .flat_map(|run: &RunResult| run.rounds(&self.plot.names))
-                    .collect();
-                let spot = |round: u64| self.spot(row, across, round as f64, Rounds::One(round));
+                let own = of_runs(&mut self.table.runs[row][across].iter());
+                let own: BTreeSet<u64> = own.into_iter().flatten().collect();
+                let places = rounds.iter().copied().zip(positions(&rounds));
+                let places = places.filter(|(round, _)| own.contains(round));
+                let spot = |(round, x)| self.spot(row, across, x, Rounds::One(round));
                 let label = self.label(item.name.clone(), across);
-                lines.push((label, rounds.into_iter().filter_map(spot).collect()));
+                lines.push((label, places.filter_map(spot).collect()));
             }
         }
-        lines
+        (axis(&rounds), lines)
     }
 
     fn by_value(&self, path: &str) -> Vec<(String, Vec<Spot>)> {

@@ -209,3 +209,42 @@ tables:
         "Measured: accuracy in percent; accuracy times 0.5; bytes.up in MB."
     );
 }
+
+#[test]
+fn a_value_after_the_rounds_is_drawn_after_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = "\
+name: s
+defaults: { base: a.yaml, seeds: 1, measure: clients.accuracy }
+tables:
+- name: t
+  plots: [{ by: round }]
+  rows: [{ name: rounds }, { name: tuned, set: { x: 1 } }]
+";
+    let study = Study::parse(&Document::parse("s.yaml", text.as_bytes())).unwrap();
+    let table = &study.tables[0];
+    let drawn = |tuned: bool| {
+        let mut answers = RunResults::new();
+        for (row, of_row) in table.runs.iter().enumerate() {
+            let (_, run) = &of_row[0][0];
+            let name = format!("{tuned}-{row}");
+            let mut done = folder_of(dir.path(), &name, ("clients.accuracy", 0.5));
+            if tuned && row == 1 {
+                let path = dir.path().join(&name);
+                let metrics = fs::read_to_string(path.join("metrics.jsonl")).unwrap();
+                let last = "{\"step\":\"fine-tuning\",\"round\":0,\"name\":\"clients.accuracy\",\"value\":0.75}\n";
+                fs::write(path.join("metrics.jsonl"), metrics + last).unwrap();
+                done = RunResult::read(&path).unwrap();
+            }
+            answers.insert(run.clone(), Ok(done));
+        }
+        let picture = made(table, &answers).section.pictures.remove(0);
+        let lines = picture.lines.into_iter();
+        let lines = lines.map(|(_, line)| line.iter().map(|s| (s.x, s.y)).collect::<Vec<_>>());
+        (picture.x, lines.collect::<Vec<_>>())
+    };
+    let two = vec![(1.0, 0.25), (2.0, 0.5)];
+    assert_eq!(drawn(false), ("round".into(), vec![two.clone(); 2]));
+    let three = [&two[..], &[(3.0, 0.75)]].concat();
+    assert_eq!(drawn(true), ("measurement".into(), vec![two, three]));
+}
