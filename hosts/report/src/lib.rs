@@ -38,7 +38,7 @@ pub use page::{MOST, page, page_with};
 pub use picture_files::{PictureFile, picture_files};
 pub use read::{
     Bytes, Cost, Entry, Metric, MetricDetails, Outcome, Run, RunRecord, Summary, Traffic,
-    observer_of,
+    observer_of, of_some_clients,
 };
 pub use specs::shown_models;
 pub use study_page::{Picture, RunLine, Section, Spot, study};

@@ -5,9 +5,9 @@ use crate::model::RunSpec;
 use anyhow::Context;
 use fl_core::privacy::Observer;
 use fl_core::{Better, Result};
-use fl_report::{Cost, Metric, Run, RunRecord, observer_of};
+use fl_report::{Cost, Metric, Run, RunRecord, observer_of, of_some_clients};
 use std::cmp::Ordering;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// The numbers besides measurements that a table of runs shows.
@@ -130,6 +130,24 @@ impl RunResult {
     pub fn data_notes(&self) -> &[String] {
         let summary = self.run.summary.as_ref();
         summary.map_or(&[], |summary| &summary.data_notes)
+    }
+
+    /// Returns what a reader should know of these measures whose means leave out clients, and of
+    /// what is computed over the same clients, such as their worst tenth.
+    pub(crate) fn partial_notes(&self, names: &BTreeSet<&String>) -> Vec<String> {
+        let ends = |name: &str| {
+            let name = name.strip_suffix(".std").unwrap_or(name);
+            let (of, rest) = name.split_once('.')?;
+            Some((of.to_string(), rest.rsplit('.').next()?.to_string()))
+        };
+        let asked: BTreeSet<_> = names.iter().filter_map(|name| ends(name)).collect();
+        let notes = self.run.summary.iter().flat_map(|summary| &summary.notes);
+        let partial = notes.filter_map(|note| {
+            let (name, said) = of_some_clients(note)?;
+            let shown = ends(name).is_some_and(|name| asked.contains(&name));
+            shown.then(|| format!("`{name}` is of {said}"))
+        });
+        partial.collect()
     }
 
     /// Returns whether it has a number of this name that is a part of a guarantee, of the whole run

@@ -31,8 +31,8 @@ pub struct BuiltTable {
 const NO_SCORES: &str = "it and the run of `solo` have no scores of the same clients; \
     a file of results has such scores only of published data sets without an accountant";
 
-/// The most notes on data below a table.
-const DATA_NOTES: usize = 5;
+/// The most notes of one kind on runs below a table.
+const MOST_NOTES: usize = 5;
 
 /// Makes a table from the results of its runs.
 pub fn made(table: &Table, answers: &RunResults) -> BuiltTable {
@@ -83,6 +83,7 @@ pub fn made(table: &Table, answers: &RunResults) -> BuiltTable {
     let wholly = failed.is_empty() && missing == 0 && wrong.is_empty();
     notes.extend(wrong);
     notes.extend(maker.caveats());
+    notes.extend(maker.partial_notes());
     notes.extend(maker.data_notes());
     notes.extend(maker.older());
     for note in &notes {
@@ -255,15 +256,20 @@ impl TableBuilder<'_> {
         Sample::new(values.into_iter().map(|(_, v)| v * scale).collect())
     }
 
-    /// Returns what readers must know of the epsilons in the table, with the rows that it concerns.
-    fn caveats(&self) -> Vec<String> {
+    /// Returns the names of all measures of the table.
+    fn names(&self) -> BTreeSet<&String> {
         let columns = self.table.lead.iter().chain(&self.table.columns);
         let names = columns.flat_map(|column| match &column.what {
             ColumnKind::RunResult { names, .. } => &names[..],
             _ => &[],
         });
         let plotted = self.table.plots.iter().flat_map(|plot| &plot.names);
-        let names: BTreeSet<&String> = names.chain(plotted).collect();
+        names.chain(plotted).collect()
+    }
+
+    /// Returns what readers must know of the epsilons in the table, with the rows that it concerns.
+    fn caveats(&self) -> Vec<String> {
+        let names = self.names();
         let said = self.by_rows(|run| {
             // a cell without an epsilon is empty
             let given = names.iter().filter(|name| run.shows_cost(name));
@@ -281,21 +287,34 @@ impl TableBuilder<'_> {
 
     /// Returns what readers should know of the data, with the rows that it concerns.
     fn data_notes(&self) -> Vec<String> {
-        let said = self.by_rows(|run| run.data_notes().to_vec());
-        let more = said.len().saturating_sub(DATA_NOTES);
-        let said = said.into_iter().take(DATA_NOTES);
+        self.few_notes("Data", |run| run.data_notes().to_vec())
+    }
+
+    /// Returns which means leave out clients, with the rows that it concerns.
+    fn partial_notes(&self) -> Vec<String> {
+        let names = self.names();
+        self.few_notes("Clients", |run| run.partial_notes(&names))
+    }
+
+    /// Returns what `texts` gives about something of runs that are done, with the rows that it
+    /// concerns; not more than a reader reads.
+    fn few_notes(&self, about: &str, texts: impl Fn(&RunResult) -> Vec<String>) -> Vec<String> {
+        let said = self.by_rows(texts);
+        let more = said.len().saturating_sub(MOST_NOTES);
+        let said = said.into_iter().take(MOST_NOTES);
         let mut all: Vec<String> = said
             .map(|(note, rows, all)| {
                 if all {
-                    format!("Data: {note}.")
+                    format!("{about}: {note}.")
                 } else {
-                    format!("Data of {rows}: {note}.")
+                    format!("{about} of {rows}: {note}.")
                 }
             })
             .collect();
         if more > 0 {
+            let about = about.to_lowercase();
             all.push(format!(
-                "{more} further notes on data are in the folders of the runs."
+                "{more} further notes on {about} are in the folders of the runs."
             ));
         }
         all

@@ -248,3 +248,42 @@ tables:
     let three = [&two[..], &[(3.0, 0.75)]].concat();
     assert_eq!(drawn(true), ("measurement".into(), vec![two, three]));
 }
+
+#[test]
+fn a_mean_over_some_clients_says_so_below_the_table() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = "\
+name: s
+defaults: { base: a.yaml, seeds: 1 }
+tables:
+- name: t
+  columns: [{ measure: own.worst-tenth.auc }, { measure: clients.f1 }]
+  rows: [{ name: some }, { name: all, set: { x: 1 } }]
+";
+    let study = Study::parse(&Document::parse("s.yaml", text.as_bytes())).unwrap();
+    let table = &study.tables[0];
+    let mut answers = RunResults::new();
+    for (row, of_row) in table.runs.iter().enumerate() {
+        let (_, run) = &of_row[0][0];
+        let name = format!("{row}");
+        let mut done = folder_of(dir.path(), &name, ("own.worst-tenth.auc", 0.5));
+        if row == 0 {
+            let notes = "[\"round 1: `own.auc` is of 5 of 12 clients: it is not defined\", \
+                \"round 1: `own.f1` is of 3 of 12 clients: it is not defined\", \"x: `own.auc` is odd\"]";
+            let outcome = format!("{{\"outcome\":{{\"digest\":\"d\"}},\"notes\":{notes}}}");
+            let path = dir.path().join(&name);
+            fs::write(path.join("outcome.json"), outcome).unwrap();
+            let read = RunResult::read(&path).unwrap();
+            // a record has it too
+            let record = read.record().unwrap();
+            done = RunResult::recorded(record, "name: a\n".into(), path, None).unwrap();
+        }
+        answers.insert(run.clone(), Ok(done));
+    }
+    let said = made(table, &answers).markdown;
+    let due = "* Clients of some: `own.auc` is of 5 of 12 clients: it is not defined.\n";
+    assert!(
+        said.contains(due) && said.matches("of 12 clients").count() == 1,
+        "{said}"
+    );
+}

@@ -11,7 +11,7 @@ pub use journal::{Bytes, Cost, Entry};
 pub use metrics::{Metric, MetricDetails};
 pub(crate) use origin::{FileHash, Origin};
 pub(crate) use outcome::UNFINISHED;
-pub use outcome::{Outcome, Summary, Traffic, observer_of};
+pub use outcome::{Outcome, Summary, Traffic, observer_of, of_some_clients};
 pub use record::RunRecord;
 
 use crate::files::{all_regular, lines, pictures, whole};

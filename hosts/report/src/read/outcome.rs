@@ -23,6 +23,13 @@ pub struct Summary {
     pub releases: Option<serde_json::Value>,
 }
 
+/// Splits the note of a mean that leaves out clients, after its step, into the measure and what is
+/// said of it; `None` of any other note.
+pub fn of_some_clients(note: &str) -> Option<(&str, &str)> {
+    let (name, said) = note.split_once(": `")?.1.split_once("` is of ")?;
+    said.contains(" clients: ").then_some((name, said))
+}
+
 /// The outcome of a run.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]

@@ -1,7 +1,7 @@
 //! [`RunRecord`]: the outcome of a finished run without its folder.
 
 use super::origin::{FileHash, Origin};
-use super::{Cost, Metric, MetricDetails, Outcome, Run, Summary, Traffic};
+use super::{Cost, Metric, MetricDetails, Outcome, Run, Summary, Traffic, of_some_clients};
 use fl_core::metrics::is_score;
 use fl_core::privacy::{Epsilons, Observer};
 use fl_core::{ClientId, Result};
@@ -49,6 +49,9 @@ pub struct RunRecord {
     /// What a reader should know of the data.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     data_notes: Vec<String>,
+    /// What a reader should know of means that leave out clients.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    partial: Vec<String>,
     /// The SHA-256 of each loaded library.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     libraries: Vec<String>,
@@ -75,6 +78,7 @@ impl RunRecord {
             outcome,
             releases,
             data_notes,
+            notes,
             ..
         } = run.summary.as_ref()?;
         let mut metrics: Vec<(String, Vec<Measured>)> = Vec::new();
@@ -118,6 +122,9 @@ impl RunRecord {
             book: run.origin.book.clone(),
             data: files.map(named).collect(),
             data_notes: data_notes.clone(),
+            partial: (notes.iter().filter(|note| of_some_clients(note).is_some()))
+                .cloned()
+                .collect(),
             libraries: hashes(&run.origin.libraries),
             metrics,
             costs: run.costs.is_some().then(|| costs.map(cost).collect()),
@@ -180,6 +187,7 @@ impl RunRecord {
                 },
                 releases: self.releases,
                 data_notes: self.data_notes,
+                notes: self.partial,
                 ..Summary::default()
             }),
             pictures: Vec::new(),
