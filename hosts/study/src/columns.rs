@@ -1,28 +1,67 @@
 //! [`Column`]: the columns of a table.
 
 use crate::file::{Names, OwnColumn, RawColumn, RawTable};
-use fl_report::NEGATIVE_TRANSFER;
+use fl_report::{NEGATIVE_TRANSFER, observer_of};
+
+/// The numbers besides measurements that a table of runs shows.
+pub const COSTS: [&str; 7] = [
+    "bytes.up",
+    "bytes.down",
+    "seconds",
+    "epsilon.server",
+    "epsilon.clients",
+    "epsilon.readers",
+    "data-epsilon.readers",
+];
+
+/// Returns whether every run has a number of this name besides measurements, or every run with an
+/// accountant does; `None` if it is the name of a measurement.
+pub fn cost_of(name: &str, accounts: bool) -> Option<bool> {
+    match name {
+        "bytes.up" | "bytes.down" | "seconds" => Some(true),
+        _ => observer_of(name).map(|_| accounts),
+    }
+}
 
 /// The rounds that a number is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rounds {
     /// The last with the measure, or the whole run.
     Last,
-    /// One.
+    /// One; of a cost, all up to it.
     One(u64),
     /// That with the best value.
     Best,
 }
 
-/// Follows the name of a measure.
-impl std::fmt::Display for Rounds {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl Rounds {
+    /// Names measures of these rounds, of which a run has one, each in these quotes. What follows
+    /// several of them is said once.
+    pub(crate) fn of(self, names: &[String], quote: &str) -> String {
+        let mut text = String::new();
+        for (at, name) in names.iter().enumerate() {
+            let (after, next) = (self.after(name), names.get(at + 1));
+            let same = next.is_some_and(|next| self.after(next) == after);
+            text += &format!("{quote}{name}{quote}{}", if same { "" } else { &after });
+            text += next.map_or("", |_| " or ");
+        }
+        text
+    }
+
+    /// Returns what follows the name of a measure.
+    fn after(self, name: &str) -> String {
         match self {
-            Self::Last => Ok(()),
-            Self::One(round) => write!(f, " in round {round}"),
-            Self::Best => f.write_str(" in the best round"),
+            Self::Last => String::new(),
+            Self::One(round) if adds_up(name) => format!(" up to round {round}"),
+            Self::One(round) => format!(" in round {round}"),
+            Self::Best => " in the best round".into(),
         }
     }
+}
+
+/// Returns whether the number of this name in a round is the total up to it.
+fn adds_up(name: &str) -> bool {
+    cost_of(name, true).is_some()
 }
 
 /// How the seeds of a row are combined in one cell.
@@ -167,6 +206,9 @@ fn one(column: &RawColumn, raw: &RawTable) -> Result<Column, String> {
     }
     let usual = match (of, *show) {
         (_, Show::Minus) => format!("{}, paired", minus()?),
+        (Rounds::One(round), _) if names.iter().all(|name| adds_up(name)) => {
+            format!("up to round {round}")
+        }
         (Rounds::One(round), _) => format!("round {round}"),
         (Rounds::Best, _) => "best round".into(),
         (Rounds::Last, _) if measure.is_some() => names.join(" or "),

@@ -39,13 +39,13 @@ mod study_file;
 mod tables;
 mod totals;
 
-pub use columns::{Column, ColumnKind, Rounds, Show};
+pub use columns::{COSTS, Column, ColumnKind, Rounds, Show, cost_of};
 pub use csv::{run_lines, runs_csv, tables_csv};
 pub use file::File;
 pub use model::{By, Item, Plot, Position, RunSpec, Study, Table};
 pub use plots::pictures;
 pub use readme_tables::{replaced, section, table};
-pub use results::{COSTS, RunResult, RunResults, cost_of};
+pub use results::{RunResult, RunResults};
 pub use results_file::{ResultLine, ResultsFile};
 pub use stats::{Paired, Sample, paired};
 pub use study_file::{Cell, StudyFile};

@@ -1,6 +1,6 @@
 //! [`RunResult`]: the results of a run, by name.
 
-use crate::columns::Rounds;
+use crate::columns::{COSTS, Rounds};
 use crate::model::RunSpec;
 use anyhow::Context;
 use fl_core::privacy::Observer;
@@ -9,26 +9,6 @@ use fl_report::{Cost, Metric, Run, RunRecord, observer_of, of_some_clients};
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-
-/// The numbers besides measurements that a table of runs shows.
-pub const COSTS: [&str; 7] = [
-    "bytes.up",
-    "bytes.down",
-    "seconds",
-    "epsilon.server",
-    "epsilon.clients",
-    "epsilon.readers",
-    "data-epsilon.readers",
-];
-
-/// Returns whether every run has a number of this name besides measurements, or every run with an
-/// accountant does; `None` if it is the name of a measurement.
-pub fn cost_of(name: &str, accounts: bool) -> Option<bool> {
-    match name {
-        "bytes.up" | "bytes.down" | "seconds" => Some(true),
-        _ => observer_of(name).map(|_| accounts),
-    }
-}
 
 /// Everything of a run that a table may use.
 #[derive(Clone, Debug)]

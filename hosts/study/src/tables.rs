@@ -449,13 +449,13 @@ impl TableBuilder<'_> {
             let open = !self.lacking().open.is_empty();
             if !open && !cells().any(|(row, at)| !self.values(row, at, names, of).is_empty()) {
                 let known: Vec<String> = one.all().into_iter().map(|(name, _)| name).collect();
-                let asked = names.join("` or `");
                 let is_transfer = |name: &String| NEGATIVE_TRANSFER.contains(&name.as_str());
                 let why = self.without_transfer();
                 wrong.push(match why.filter(|_| names.iter().any(is_transfer)) {
-                    Some(why) => format!("No run has a number for `{asked}`: {why}"),
+                    Some(why) => format!("No run has a number for {}: {why}", of.of(names, "`")),
                     None => format!(
-                        "No run has measured `{asked}`{of}; there are {}",
+                        "No run has measured {}; there are {}",
+                        of.of(names, "`"),
                         known.join(", ")
                     ),
                 });
@@ -633,7 +633,7 @@ impl TableBuilder<'_> {
             .done(runs)
             .flat_map(|run| names.iter().flat_map(|name| run.caveats(name)));
         let caveats = Vec::from_iter(caveats.collect::<BTreeSet<_>>()).join("; ");
-        let measure = format!("{}{of}", names.join(" or "));
+        let measure = of.of(names, "");
         let place = [
             self.table.name.clone(),
             self.table.rows[row].name.clone(),

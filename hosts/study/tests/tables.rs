@@ -287,3 +287,38 @@ tables:
         "{said}"
     );
 }
+
+#[test]
+fn a_cost_of_a_round_is_said_to_be_the_total_up_to_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = "\
+name: s
+defaults: { base: a.yaml, seeds: 1 }
+tables:
+- name: t
+  columns: [{ measure: bytes.up, round: 2 }, { measure: [loss, accuracy, bytes.up], round: 2 }]
+  rows: [{ name: one }]
+";
+    let study = Study::parse(&Document::parse("s.yaml", text.as_bytes())).unwrap();
+    let table = &study.tables[0];
+    let path = dir.path().join("one");
+    folder(dir.path(), "one", 0.5);
+    let cost = |round: u64, up: u64| {
+        format!(
+            "{{\"step\":\"round {round}\",\"round\":{round},\"bytes_up\":{up},\"bytes_down\":0}}\n"
+        )
+    };
+    fs::write(path.join("costs.jsonl"), cost(1, 4) + &cost(2, 10)).unwrap();
+    let (_, run) = &table.runs[0][0][0];
+    let answers = RunResults::from([(run.clone(), Ok(RunResult::read(&path).unwrap()))]);
+    let one = made(table, &answers);
+    assert!(
+        one.markdown.contains("|  | up to round 2 | round 2 |"),
+        "{}",
+        one.markdown
+    );
+    let csv = String::from_utf8(tables_csv(&[one]).unwrap()).unwrap();
+    assert!(csv.contains("t,one,,bytes.up up to round 2,1,10,"), "{csv}");
+    let mixed = "t,one,,loss or accuracy in round 2 or bytes.up up to round 2,1,0.5,";
+    assert!(csv.contains(mixed), "{csv}");
+}
