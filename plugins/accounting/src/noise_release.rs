@@ -63,6 +63,12 @@ pub(crate) fn release(accountant: &str, event: &PrivacyEvent) -> Result<(Release
             let shift = ratio(event, *sensitivity, *sigma)?;
             let (of, rate) = (*of, *rate);
             ensure!(
+                *unit == Unit::Party,
+                wrong(
+                    "an example added or removed changes how many there are; only a party, with its data or with none, has a price"
+                )
+            );
+            ensure!(
                 (1..=MOST_UNITS).contains(&of) && (0.0..=1.0).contains(&rate),
                 wrong(&format!(
                     "there must be 1 to {MOST_UNITS} units, and the probability must be in 0..=1"

@@ -122,6 +122,22 @@ mod tests {
         assert_eq!(fixed(0, 1000), 0.0);
     }
 
+    /// One example more would change how many of them take part, and so the public sizes.
+    #[test]
+    fn a_sample_of_public_size_has_no_price_for_an_example() {
+        let event = |unit| PrivacyEvent::PublicSizeGaussian {
+            rate: 0.01,
+            of: 100,
+            sensitivity: 1.0,
+            sigma: 5.0,
+            unit,
+        };
+        let priced = |unit| release("rdp", &event(unit)).map(|_| ());
+        assert!(priced(Unit::Party).is_ok());
+        let refused = priced(Unit::Example).unwrap_err().to_string();
+        assert!(refused.contains("only a party"), "{refused}");
+    }
+
     #[test]
     fn the_bound_of_order_two_by_hand() {
         // gamma = 1/10, sigma = 2: cost(2) = 1/4; 1 + gamma^2 C(2,2) min(4 (e^(1/4) - 1), 2

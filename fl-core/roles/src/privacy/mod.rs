@@ -145,7 +145,8 @@ pub enum PrivacyEvent {
         unit: Unit,
     },
     /// As [`PrivacyEvent::SubsampledGaussian`], of `of` units, where the number that takes part is
-    /// public, as that of the clients of a round. A unit without data is drawn like any other.
+    /// public, as that of the clients of a round. A unit without data is drawn like any other, so
+    /// only a party has a price: an example that is added or removed changes the number.
     PublicSizeGaussian {
         /// Probability that a unit takes part, in `[0, 1]`.
         rate: f64,

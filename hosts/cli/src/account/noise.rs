@@ -17,9 +17,9 @@ struct Common {
     /// Delta of the guarantee, where the accountant does not find it itself.
     #[arg(long, default_value_t = 1e-5, allow_negative_numbers = true)]
     delta: f64,
-    /// Whose presence is to be hidden.
-    #[arg(long, value_enum, default_value = "example")]
-    level: Whose,
+    /// Whose presence is to be hidden; default: `example`, and `party` with `--rate` and `--of`.
+    #[arg(long, value_enum)]
+    level: Option<Whose>,
     /// The epsilon of all releases together; fl finds the least noise that
     /// keeps it.
     #[arg(long, allow_negative_numbers = true)]
@@ -27,6 +27,12 @@ struct Common {
     /// One JSON object instead of a table.
     #[arg(long)]
     json: bool,
+}
+
+impl Common {
+    fn unit(&self) -> Unit {
+        self.level.unwrap_or(Whose::Example).unit()
+    }
 }
 
 #[derive(Args)]
@@ -111,6 +117,8 @@ type Prices = Vec<(&'static str, Guarantee)>;
 /// What a user asks the accountants.
 struct Query<'a> {
     common: &'a Common,
+    /// Whose presence is to be hidden.
+    unit: Unit,
     catalogue: &'a Catalogue,
 }
 
@@ -124,7 +132,7 @@ impl Query<'_> {
                 catalogue,
                 part.name,
                 common.delta,
-                common.level.unit(),
+                self.unit,
                 &[],
                 event,
                 common.times,
@@ -184,7 +192,7 @@ impl Query<'_> {
     /// Prints the prices of an event. `found`: the number that was looked for, and what it is.
     fn show(&self, event: &PrivacyEvent, found: Option<(&str, f64)>) -> Done {
         let (common, all) = (self.common, self.prices(event)?);
-        let unit = common.level.unit();
+        let unit = self.unit;
         if common.json {
             let one = |(name, g): &(&str, Guarantee)| json!({"accountant": name, "epsilon": g.epsilon, "delta": g.delta, "neighbours": g.neighbours});
             let (name, best) = &all[0];
@@ -242,10 +250,11 @@ impl Query<'_> {
 }
 
 pub fn laplace(args: &LaplaceArgs, catalogue: &Catalogue) -> Done {
-    let (sensitivity, unit) = (args.sensitivity, args.common.level.unit());
+    let (sensitivity, unit) = (args.sensitivity, args.common.unit());
     number("sensitivity", sensitivity, f64::INFINITY)?;
     let query = Query {
         common: &args.common,
+        unit,
         catalogue,
     };
     query.noise(("scale", args.scale), &|scale| PrivacyEvent::Laplace {
@@ -256,8 +265,17 @@ pub fn laplace(args: &LaplaceArgs, catalogue: &Catalogue) -> Done {
 }
 
 pub fn gaussian(args: &GaussianArgs, catalogue: &Catalogue) -> Done {
-    let (sensitivity, unit) = (args.sensitivity, args.common.level.unit());
+    let (sensitivity, mut unit) = (args.sensitivity, args.common.unit());
     number("sensitivity", sensitivity, f64::INFINITY)?;
+    if args.rate.is_some() && args.of.is_some() {
+        if matches!(args.common.level, Some(Whose::Example)) {
+            let text = "--level: with --rate and --of the number of units is public, and an \
+                        example added or removed changes it; that has a price for a client with \
+                        its data or with none: give `--level party`, or leave out --of";
+            return Err(Failure::usage(text));
+        }
+        unit = Unit::Party;
+    }
     if let Some(rate) = args.rate.filter(|rate| !(*rate > 0.0 && *rate <= 1.0)) {
         let text = format!("--rate: must be above 0 and at most 1, got {rate}");
         return Err(Failure::usage(text));
@@ -274,6 +292,7 @@ pub fn gaussian(args: &GaussianArgs, catalogue: &Catalogue) -> Done {
     }
     let query = Query {
         common: &args.common,
+        unit,
         catalogue,
     };
     if args.rate.is_some() && of.is_none() && !args.common.json {
@@ -315,7 +334,7 @@ pub fn gaussian(args: &GaussianArgs, catalogue: &Catalogue) -> Done {
 }
 
 pub fn randomised_response(args: &RandomisedResponseArgs, catalogue: &Catalogue) -> Done {
-    let unit = args.common.level.unit();
+    let unit = args.common.unit();
     let event = |epsilon: f64| PrivacyEvent::Pure {
         epsilon,
         times: 1,
@@ -323,6 +342,7 @@ pub fn randomised_response(args: &RandomisedResponseArgs, catalogue: &Catalogue)
     };
     let query = Query {
         common: &args.common,
+        unit,
         catalogue,
     };
     let Some(target) = args.common.target else {
@@ -342,7 +362,7 @@ pub fn nfdp(args: &NfdpArgs, catalogue: &Catalogue) -> Done {
         public: true,
         replacement: args.replacement,
     };
-    if matches!(args.common.level, Whose::Party) {
+    if matches!(args.common.level, Some(Whose::Party)) {
         let text = "--level: a sample of examples protects an example, and no whole client";
         return Err(Failure::usage(text));
     }
@@ -358,6 +378,7 @@ pub fn nfdp(args: &NfdpArgs, catalogue: &Catalogue) -> Done {
     }
     let query = Query {
         common: &args.common,
+        unit: Unit::Example,
         catalogue,
     };
     let Some(target) = args.common.target else {

@@ -131,6 +131,10 @@ fn what_makes_no_sense_is_said() {
             "nfdp --draws 1 --of 8 --level party",
             "--level: a sample of examples protects an example, and no whole client",
         ),
+        (
+            "gaussian --sigma 5 --rate 0.01 --of 100 --level example",
+            "--level: with --rate and --of the number of units is public, and an example added or",
+        ),
         ("laplace", "--scale"),
         ("gaussian --epsilon 2", "'--target'"),
     ] {
@@ -154,7 +158,8 @@ fn bounded_a_sample_of_public_size_costs_what_its_size_tells() {
             4.45,
         ),
     ] {
-        let answer = account(&format!("gaussian --sigma 1 {args} --level party"));
+        let answer = account(&format!("gaussian --sigma 1 {args}"));
+        assert_eq!(answer["unit"], "party", "{answer}");
         for price in answer["all"].as_array().unwrap() {
             let epsilon = price["epsilon"].as_f64().unwrap();
             assert!(epsilon >= worst && worst >= nothing, "{args}: {price}");
