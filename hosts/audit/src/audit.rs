@@ -351,11 +351,7 @@ impl Many<'_> {
         let (claim, no_claim) = claim_of(self.claims, observer, game);
         let delta = claim.as_ref().map_or(DELTA, |claim| claim.delta);
         let shown = judge(observer, worlds, directions, delta, self.error_rate);
-        let verdict = match &claim {
-            None => Verdict::NoClaim,
-            Some(claim) if shown.epsilon > claim.epsilon || shown.different > 0 => Verdict::Broken,
-            Some(_) => Verdict::NotRefuted,
-        };
+        let verdict = Verdict::of(&shown, claim.as_ref().map(|claim| claim.epsilon));
         if let Some(claim) = claim.as_ref().filter(|claim| shown.most <= claim.epsilon)
             && let Some(more) = bounds::runs_for(claim.epsilon, delta, self.error_rate / 2.0)
         {

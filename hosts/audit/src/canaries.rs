@@ -92,10 +92,11 @@ pub(crate) fn one_run(
         let scores = scores.map(|(a, b)| a.iter().zip(b).map(|(a, b)| a - b).collect::<Vec<_>>());
         let judged = scores.map(|scores| guess(&scores, &planted.coins, delta, error_rate));
         let verdict = match (&judged, &claim) {
-            (_, None) => Verdict::NoClaim,
-            (None, _) => Verdict::NotJudged,
-            (Some(shown), Some(claim)) if shown.epsilon > claim.epsilon => Verdict::Broken,
-            _ => Verdict::NotRefuted,
+            (None, Some(_)) => Verdict::NotJudged,
+            (shown, claim) => Verdict::of(
+                shown.as_ref().unwrap_or(&LowerBound::default()),
+                claim.as_ref().map(|claim| claim.epsilon),
+            ),
         };
         if judged.is_none() {
             audit.notes.push(format!(

@@ -12,14 +12,28 @@ pub(crate) const OBSERVERS: f64 = Observer::ALL.len() as f64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// The bound is above the claim, or something differs in every run.
+    /// The bound is above the claim.
     Broken,
+    /// The bound is not above the claim, but a fact differs in every run as if it had no noise.
+    Suspect,
     /// The audit has found nothing against the claim.
     NotRefuted,
     /// There is no claim for this observer and unit.
     NoClaim,
     /// The observer sees nothing that this method can judge.
     NotJudged,
+}
+
+impl Verdict {
+    /// Judges a claim of this epsilon, if there is one.
+    pub(crate) fn of(shown: &LowerBound, claim: Option<f64>) -> Self {
+        match claim {
+            None => Self::NoClaim,
+            Some(claim) if shown.epsilon > claim => Self::Broken,
+            Some(_) if shown.fixed > 0 => Self::Suspect,
+            Some(_) => Self::NotRefuted,
+        }
+    }
 }
 
 /// What two neighbours differ in, and how.

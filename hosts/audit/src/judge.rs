@@ -22,6 +22,13 @@ pub struct Difference {
     pub runs: usize,
 }
 
+impl Difference {
+    /// Returns whether all runs of one world have the same value, as without noise.
+    pub fn is_fixed(&self) -> bool {
+        self.values.iter().any(|of| of.len() == 1)
+    }
+}
+
 /// The lower bound of epsilon that an audit proves for one observer, and its evidence.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct LowerBound {
@@ -35,10 +42,12 @@ pub struct LowerBound {
     pub counted: [usize; 2],
     /// The number of runs of each world that were counted.
     pub of: usize,
-    /// Facts that differ in every run: evidence for an unbounded epsilon.
+    /// Facts that differ in every run. More runs show whether their epsilon is unbounded.
     pub differs: Vec<Difference>,
     /// The number of such facts.
     pub different: usize,
+    /// Of them, the number of those that look as if they had no noise ([`Difference::is_fixed`]).
+    pub fixed: usize,
 }
 
 /// A score of every run: of each world, in the order of runs.
@@ -98,12 +107,14 @@ pub fn judge(
         }
     }
     let different = differs.len();
+    let fixed = differs.iter().filter(|d| d.is_fixed()).count();
     let mut shown = LowerBound {
         most: test.most(delta),
         by: "nothing".into(),
         of: n - half,
         differs: differs.into_iter().take(LISTED).collect(),
         different,
+        fixed,
         ..LowerBound::default()
     };
     if let Some(event) = best {
@@ -185,7 +196,8 @@ fn differences(
     }
     // what people can read comes first
     let hashed = |d: &Difference| d.field.ends_with(": content") || d.field.contains("digest");
-    all.sort_by_key(|d| (d.values[0].len() + d.values[1].len(), hashed(d)));
+    let values = |d: &Difference| d.values[0].len() + d.values[1].len();
+    all.sort_by_key(|d| (!d.is_fixed(), values(d), hashed(d)));
     all
 }
 
@@ -352,14 +364,34 @@ mod tests {
         assert_eq!(shown.epsilon, shown.most);
         assert_eq!(shown.differs[0].field, "fact");
         assert_eq!(shown.differs[0].values, [vec!["12"], vec!["13"]]);
-        assert_eq!(shown.differs[0].runs, 400);
+        assert_eq!((shown.differs[0].runs, shown.fixed), (400, 1));
         // one of few values, but never the same in both worlds
         let shown = runs(0.0, &|world, run| (2 * (run % 5) + world).to_string());
         assert_eq!(
-            (shown.epsilon, shown.different),
-            (shown.most, 1),
+            (shown.epsilon, shown.different, shown.fixed),
+            (shown.most, 1, 0),
             "{shown:?}"
         );
+    }
+
+    /// Randomised response of a large epsilon tells the truth in all of so few runs.
+    #[test]
+    fn what_runs_cannot_tell_from_noise_is_suspect_and_no_proof() {
+        use crate::finding::Verdict;
+        let fixed = runs(0.0, &|world, _| (12 + world).to_string());
+        let varied = runs(0.0, &|world, run| (2 * (run % 5) + world).to_string());
+        let none = runs(0.0, &|_, _| "7".to_string());
+        for (shown, large) in [
+            (&fixed, Verdict::Suspect),
+            (&varied, Verdict::NotRefuted),
+            (&none, Verdict::NotRefuted),
+        ] {
+            assert_eq!(Verdict::of(shown, Some(10.0)), large, "{shown:?}");
+            assert_eq!(Verdict::of(shown, None), Verdict::NoClaim);
+        }
+        for shown in [fixed, varied] {
+            assert_eq!(Verdict::of(&shown, Some(1.0)), Verdict::Broken, "{shown:?}");
+        }
     }
 
     #[test]

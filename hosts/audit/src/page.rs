@@ -62,8 +62,21 @@ impl Audit {
         for finding in &self.findings {
             let of = &finding.shown;
             let observer = format!("{}, {}", finding.observer, finding.game);
+            let (runs, most) = (
+                of.differs.first().map_or(0, |d| d.runs),
+                UpperBound(of.most),
+            );
+            match finding.verdict {
+                Verdict::Suspect => all.push(format!(
+                    "{observer}: suspect: {runs} runs cannot show more than {most}, so noise of the claimed epsilon may look like this too; find out where the fact below gets its noise, or audit with more runs"
+                )),
+                Verdict::NotRefuted if runs > 0 => all.push(format!(
+                    "{observer}: {runs} runs cannot show more than {most}; audit with more runs"
+                )),
+                _ => {}
+            }
             for difference in &of.differs {
-                all.push(format!("{observer}: unbounded evidence: {difference}"));
+                all.push(format!("{observer}: {difference}"));
             }
             if of.different > of.differs.len() {
                 all.push(format!(
@@ -190,6 +203,8 @@ impl Finding {
         let verdict = match self.verdict {
             Verdict::Broken if shown.different > 0 => "claim broken: differs in every run",
             Verdict::Broken => "claim broken",
+            Verdict::Suspect => "suspect",
+            Verdict::NotRefuted if shown.different > 0 => "not refuted; differs in every run",
             Verdict::NotRefuted => "not refuted",
             Verdict::NoClaim => "no claim",
             Verdict::NotJudged => "not judged",

@@ -162,7 +162,7 @@ def _of_session(text: str, known: Iterable[tuple[str, str, str]]) -> list[str]:
 def audit(spec, set=None, *, quiet: bool = False, **options) -> dict:
     """Proves a lower bound of epsilon for each observer of a spec's runs, beside the claim:
     `fl.audit("spec.yaml", runs=200)`. Options are those of `fl audit --help`. `findings` of the
-    result has a `verdict` for each observer: `broken` if its claim is.
+    result has a `verdict` for each observer: `broken` if its claim is, `suspect` if it looks so.
 
     The runs are done by another process, so parts in Python come from modules that the spec names
     under `plugins`. After Ctrl-C the next call goes on.

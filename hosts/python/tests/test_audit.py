@@ -31,7 +31,7 @@ def test_a_mechanism_in_python_that_adds_no_noise_breaks_its_claim():
     text = (QUICK / "fedavg-private.yaml").read_text()
     text = text.replace("rounds: 10", "rounds: 1").replace("use: gaussian-update, clip: 0.5, noise-multiplier: 1.0", "use: lying")
     Path("spec.yaml").write_text(text + "plugins: [{ module: lying }]\n")
-    found = fl.audit("spec.yaml", {"parts.accountant": {"use": "basic"}}, runs=10, quiet=True)
+    found = fl.audit("spec.yaml", {"parts.accountant": {"use": "basic"}}, runs=30, quiet=True)
     verdicts = {finding["observer"]: finding["verdict"] for finding in found["findings"]}
     assert verdicts["server"] == verdicts["readers"] == "broken", found
     assert "claim broken" in Path("audits/quick-fedavg-private/audit.md").read_text()
