@@ -50,15 +50,20 @@ pub(crate) fn open(
     }
     let now = prepare::read(&document.set(set), &catalogue)?;
     let protocol = now.make_protocol(&fl_registry::any_make())?;
-    let (grows, open) = (protocol.grows(), paused.grows());
+    let accounts = then.parts.has("accountant") || then.ledger.is_some();
+    let last = if accounts {
+        LastRound::Promised
+    } else if paused.grows() {
+        LastRound::Open
+    } else {
+        LastRound::Done
+    };
     allowed(
         &then.resolved,
         &now.resolved,
-        grows,
-        open,
+        (protocol.grows(), last),
         &here.to_string(),
     )?;
-    let accounts = then.parts.has("accountant") || then.ledger.is_some();
     if accounts && then.resolved != now.resolved && !paused.rests() {
         return Err(NotRun::usage(format!(
             "--set: the run in {here} was killed, and may have released what no checkpoint has; with other settings it would draw other noise for that, and no guarantee would count both. Go on without --set, with --stop-after {} to stop after the next step; then change it",
@@ -68,16 +73,26 @@ pub(crate) fn open(
     Ok((paused, now))
 }
 
+/// The last round of a stopped run.
+#[derive(Clone, Copy, PartialEq)]
+enum LastRound {
+    /// A guarantee holds for a number of rounds that was fixed before results were seen.
+    Promised,
+    /// It is still to come, and may be a later one.
+    Open,
+    /// It is done.
+    Done,
+}
+
 /// May a run of the resolved spec `then` go on as `now`? `grows` is the protocol's setting that
-/// only says how many rounds there are, and `open` whether its last round is still to come.
+/// only says how many rounds there are.
 ///
 /// # Errors
 /// Names what cannot be changed, and what can.
 fn allowed(
     then: &Value,
     now: &Value,
-    grows: Option<&str>,
-    open: bool,
+    (grows, last): (Option<&str>, LastRound),
     dir: &str,
 ) -> anyhow::Result<()> {
     let alike = |spec: &Value| {
@@ -94,6 +109,7 @@ fn allowed(
         let Some(grows) = grows.filter(|_| rounds.as_deref() == Some(path)) else {
             let can = rounds
                 .as_deref()
+                .filter(|_| last != LastRound::Promised)
                 .map_or(String::new(), |r| format!("`{r}` and "));
             let why = if path.starts_with("stages") {
                 ", and a run with `stages` gets no more rounds"
@@ -106,12 +122,17 @@ fn allowed(
         };
         let of = |spec: &Value| spec["protocol"][grows].as_u64().unwrap_or(0);
         let (before, after) = (of(then), of(now));
+        if last == LastRound::Promised {
+            return Err(NotRun::usage(format!(
+                "--set {path}={after}: the run in {dir} began with {before}, and its guarantee holds only if that was fixed before results were seen: go on without --set, or begin a new run with {path}={after}"
+            )));
+        }
         if after < before {
             return Err(NotRun::usage(format!(
                 "--set {path}={after}: the run in {dir} began with {before}; give {before} or more"
             )));
         }
-        if !open {
+        if last == LastRound::Done {
             return Err(NotRun::usage(format!(
                 "--set {path}={after}: the run in {dir} was stopped after its last round, and can only be finished"
             )));

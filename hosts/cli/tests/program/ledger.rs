@@ -194,11 +194,16 @@ fn a_killed_run_counts_in_full_and_its_end_settles_it() {
     let planned = planned.map(|row| epsilon(&row[1]["epsilon"]));
     assert!(planned.clone().count() > 0 && planned.into_iter().all(|e| e == all));
     // what it released since its checkpoint would be on no book beside a run of another spec
-    let changed = ["run", "--resume", "r", "--set", "protocol.rounds=101"];
-    let (code, error) = fails(dir, &changed);
-    assert_eq!(code, 2, "{error}");
-    let due = "the run in r was killed, and may have released what no checkpoint has";
-    assert!(error.contains(due), "{error}");
+    for (set, due) in [
+        (
+            "checkpoint.keep=false",
+            "the run in r was killed, and may have released what no checkpoint has",
+        ),
+        ("protocol.rounds=101", "the run in r began with 100"),
+    ] {
+        let (code, error) = fails(dir, &["run", "--resume", "r", "--set", set]);
+        assert!(code == 2 && error.contains(due), "{code}: {error}");
+    }
     // it goes on, and counts once
     let o = fl(
         dir,

@@ -297,6 +297,53 @@ fn the_guarantee_is_that_of_a_sample_of_public_size_for_all_but_the_server() {
 }
 
 /// No client can drown the noise that protects it, nor the others' updates.
+/// A user who has seen results decides about no further release.
+#[test]
+fn a_stopped_run_with_an_accountant_gets_no_other_number_of_rounds() {
+    let dir = tempfile::tempdir().unwrap();
+    let d = dir.path();
+    let spec = "name: s\nseed: 1\nnoise: system\n\
+        data: { set: { blobs: { features: 5, classes: 3, train: 100 } }, clients: 4 }\n\
+        protocol: { use: fedavg, rounds: 3, local: { steps: 2, batch: 10 }, sampling: { rate: 0.1 } }\n\
+        parts:\n  model: { use: linear, lr: 0.5 }\n  aggregator: { use: mean, weigh: uniform }\n\
+        \x20 example-privacy: { use: gaussian-gradients, clip: 1.0, noise-multiplier: 2.0 }\n\
+        \x20 accountant: { use: rdp }\n";
+    fs::write(d.join("s.yaml"), spec).unwrap();
+    let whole = json(d, &["run", "s.yaml", "--out", "whole", "--json"]);
+    out(d, &["run", "s.yaml", "--out", "k", "--stop-after", "2"]);
+    let refused = |set: &str, due: &str| {
+        let (code, error) = fails(d, &["run", "--resume", "k", "--set", set]);
+        assert!(code == 2 && error.contains(due), "{code}: {error}");
+    };
+    let kept = "the run in k keeps the settings that it began with; only `checkpoint` and";
+    refused(
+        "protocol.rounds=40",
+        "begin a new run with protocol.rounds=40",
+    );
+    refused(
+        "protocol.rounds=2",
+        "the run in k began with 3, and its guarantee",
+    );
+    refused("stop-when={metric: accuracy, patience: 1}", "stop-when");
+    refused("budget={epsilon: 1}", kept);
+    refused("parts.accountant.delta=0.1", kept);
+    // the rest goes on as it was promised
+    let resumed = json(
+        d,
+        &[
+            "run",
+            "--resume",
+            "k",
+            "--json",
+            "--set",
+            "checkpoint.keep=false",
+        ],
+    );
+    assert_eq!(resumed["privacy"], whole["privacy"]);
+    let (code, error) = fails(d, &["run", "--resume", "k", "--set", "protocol.rounds=40"]);
+    assert!(code == 1 && error.contains("is done"), "{error}");
+}
+
 #[test]
 fn who_sends_more_than_his_bound_is_cut_down_to_it() {
     let dir = tempfile::tempdir().unwrap();
