@@ -139,14 +139,21 @@ pub(crate) fn tick(value: f64) -> String {
         size if size >= 1e9 => format!("{}G", plain(value / 1e9)),
         size if size >= 1e6 => format!("{}M", plain(value / 1e6)),
         size if size >= 1e4 => format!("{}k", plain(value / 1e3)),
-        size if size < 1e-3 => format!("{value:.0e}"),
+        size if size < 1e-3 => {
+            let text = format!("{value:.4e}");
+            let (digits, power) = text.split_once('e').unwrap_or((&text, "0"));
+            format!("{}e{power}", trimmed(digits))
+        }
         _ => plain(value),
     }
 }
 
 fn plain(value: f64) -> String {
-    let text = format!("{value:.4}");
-    text.trim_end_matches('0').trim_end_matches('.').into()
+    trimmed(&format!("{value:.4}")).into()
+}
+
+fn trimmed(digits: &str) -> &str {
+    digits.trim_end_matches('0').trim_end_matches('.')
 }
 
 /// Formats a value on one line: `{use: mean, trim: 0.1}`.
@@ -175,6 +182,23 @@ pub fn inline(value: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn exact_marks_of_an_axis_are_short_and_differ() {
+        for (value, due) in [
+            (0.0, "0"),
+            (9000.0, "9000"),
+            (150_000.0, "150k"),
+            (-2.5e6, "-2.5M"),
+            (3e9, "3G"),
+            (0.002, "0.002"),
+            (0.000_15, "1.5e-4"),
+            (-3.0 * 1e-5, "-3e-5"),
+            (1e-10, "1e-10"),
+        ] {
+            assert_eq!(tick(value), due);
+        }
+    }
 
     #[test]
     fn exact_no_folder_of_the_authors_disk_is_left() {

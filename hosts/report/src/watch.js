@@ -18,9 +18,13 @@ function add(parent, name, attributes, text) {
   parent.appendChild(node);
   return node;
 }
+// as `tick` of text.rs
 function short(v) {
-  const odd = v !== 0 && (Math.abs(v) >= 1e5 || Math.abs(v) < 1e-3);
-  return odd ? v.toExponential(0) : String(+v.toFixed(4));
+  const size = Math.abs(v), plain = (v) => String(+v.toFixed(4));
+  if (size >= 1e9) return plain(v / 1e9) + "G";
+  if (size >= 1e6) return plain(v / 1e6) + "M";
+  if (size >= 1e4) return plain(v / 1e3) + "k";
+  return size > 0 && size < 1e-3 ? (+v.toPrecision(5)).toExponential() : plain(v);
 }
 
 function scale(values, log, from, to) {

@@ -503,6 +503,8 @@ boxes[3].onchange();
 console.log("with another", drawn());
 box.all("select")[0].value = "2";
 box.all("select")[0].onchange();
+const across = box.all("text").filter((t) => t.at.class === "tick" && t.at["text-anchor"] === "middle");
+console.log("marks", across.map((t) => t.textContent).join(" "));
 boxes = box.all("input");
 boxes[0].checked = true;
 boxes[0].onchange();
@@ -526,7 +528,7 @@ fn a_watched_page_draws_what_its_reader_chooses() {
     fs::write(path.join("metrics.jsonl"), lines).unwrap();
     let cost = |n: u64| {
         COST.replace("round 1", &format!("round {n}"))
-            .replace("29", &(29 * n).to_string())
+            .replace("29", &(75_000 * n).to_string())
     };
     let costs: String = (1..=3).map(|n| cost(n) + "\n").collect();
     fs::write(path.join("costs.jsonl"), costs).unwrap();
@@ -559,7 +561,7 @@ fn a_watched_page_draws_what_its_reader_chooses() {
     assert_eq!(
         said,
         "renews after 3000\ndrawn 3\naxes round; seconds; bytes; epsilon against readers of the results\n\
-         lines 2 2\nwith another 3,3\nover measurements by bytes 3,3\nrenews after 3000\n\
+         lines 2 2\nwith another 3,3\nmarks 100k 150k 200k\nover measurements by bytes 3,3\nrenews after 3000\n\
          after a reload 3,3 bytes\n",
         "{}",
         String::from_utf8_lossy(&node.stderr)
