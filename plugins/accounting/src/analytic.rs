@@ -1,5 +1,5 @@
 //! The exact accountant of Gaussian noise.
-use crate::priced_ledger::{Price, PricedLedger, Pricing, ratio, unpriced};
+use crate::priced_ledger::{Price, PricedLedger, Pricing, plus, ratio, unpriced};
 use crate::renyi::gaussian_epsilon;
 use fl_core::prelude::*;
 use fl_core::settings::between;
@@ -37,7 +37,7 @@ impl Pricing for AnalyticGaussian {
     }
 
     fn add(sum: &mut f64, more: &f64) {
-        *sum += more;
+        *sum = plus(*sum, *more);
     }
 
     fn epsilon(&self, cost: &f64) -> f64 {

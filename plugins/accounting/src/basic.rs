@@ -1,5 +1,5 @@
 //! Basic composition.
-use crate::priced_ledger::{Price, PricedLedger, Pricing, ratio, unpriced};
+use crate::priced_ledger::{Price, PricedLedger, Pricing, plus, ratio, unpriced};
 use crate::vote_release::changed;
 use fl_core::prelude::*;
 use fl_core::privacy::{Unit, VoteNoise};
@@ -58,7 +58,7 @@ impl Pricing for Basic {
     }
 
     fn add(sum: &mut f64, more: &f64) {
-        *sum += more;
+        *sum = plus(*sum, *more);
     }
 
     fn epsilon(&self, cost: &f64) -> f64 {
@@ -108,6 +108,29 @@ mod tests {
         assert_eq!(asked, epsilon + 2.0);
         let again = a.guarantee(None).unwrap().epsilon;
         assert_eq!(again, epsilon, "asking costs nothing");
+    }
+
+    #[test]
+    fn a_sum_of_many_releases_is_not_below_the_exact_one() {
+        // 0.00100000000001 is not exact: a little above it as a double, or a little below
+        for (epsilon, times) in [
+            (0.001_000_000_000_01, 1_000_000),
+            (0.1, 1000),
+            (0.3, 77_777),
+        ] {
+            let event = PrivacyEvent::Pure {
+                epsilon,
+                times: 1,
+                unit: Unit::Party,
+            };
+            let mut a = basic();
+            (0..times).for_each(|_| a.charge(&event).unwrap());
+            let found = a.guarantee(None).unwrap().epsilon;
+            let product = epsilon * f64::from(times);
+            assert!(found >= product, "{epsilon} {times}: {found}");
+            let most = product * (1.0 + f64::from(times) * f64::EPSILON);
+            assert!(found <= most, "{epsilon} {times}: {found}");
+        }
     }
 
     #[test]

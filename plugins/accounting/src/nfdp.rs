@@ -1,5 +1,5 @@
 //! Privacy by sampling alone.
-use crate::priced_ledger::{Price, PricedLedger, Pricing, unpriced};
+use crate::priced_ledger::{Price, PricedLedger, Pricing, plus, unpriced};
 use fl_core::Problem;
 use fl_core::prelude::*;
 use fl_core::privacy::{Unit, sampled};
@@ -41,7 +41,7 @@ impl Pricing for Nfdp {
     }
 
     fn add(sum: &mut (f64, f64), more: &(f64, f64)) {
-        *sum = (sum.0 + more.0, sum.1 + more.1);
+        *sum = (plus(sum.0, more.0), plus(sum.1, more.1));
     }
 
     /// Returns infinity if delta has reached 1, because nothing is guaranteed then.

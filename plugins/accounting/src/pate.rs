@@ -2,6 +2,8 @@
 //! al. 2017) and FedKT (Li et al. 2021). All logarithms are natural. `gamma` is the inverse scale
 //! of the noise.
 
+use crate::priced_ledger::plus;
+
 /// The orders `l` at which moments are kept: `step, 2 step, ..., n step`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Orders {
@@ -125,12 +127,18 @@ pub fn moments<'a>(
         // if it underflows, a larger number is a bound as well; 0 would make the answer free
         let q = losing.q(counts).max(f64::MIN_POSITIVE);
         if q >= q_limit(eps0) {
-            total.iter_mut().zip(&bound).for_each(|(t, b)| *t += b);
+            total
+                .iter_mut()
+                .zip(&bound)
+                .for_each(|(t, b)| *t = plus(*t, *b));
             continue;
         }
         if exact {
             let each = orders.iter().map(|l| alpha(Some(q), eps0, l));
-            total.iter_mut().zip(each).for_each(|(t, a)| *t += a);
+            total
+                .iter_mut()
+                .zip(each)
+                .for_each(|(t, a)| *t = plus(*t, a));
             continue;
         }
         let u = growth(q, eps0);
@@ -154,7 +162,7 @@ pub fn moments<'a>(
 
 fn flush(product: &mut [f64], total: &mut [f64]) {
     for (p, t) in product.iter_mut().zip(total) {
-        *t += libm::log1p(std::mem::take(p));
+        *t = plus(*t, libm::log1p(std::mem::take(p)));
     }
 }
 
@@ -225,9 +233,9 @@ impl Pure {
     /// Adds the sums of others.
     pub fn plus(self, other: Self) -> Self {
         Self {
-            sum: self.sum + other.sum,
-            squares: self.squares + other.squares,
-            gains: self.gains + other.gains,
+            sum: plus(self.sum, other.sum),
+            squares: plus(self.squares, other.squares),
+            gains: plus(self.gains, other.gains),
         }
     }
 

@@ -1,6 +1,6 @@
 //! The accountant of Laplace votes in PATE and FedKT.
 use crate::pate::{Orders, Pure, alpha, epsilon, moments};
-use crate::priced_ledger::{Price, PricedLedger, Pricing, ratio, unpriced};
+use crate::priced_ledger::{Price, PricedLedger, Pricing, plus, ratio, unpriced};
 use crate::unit_choice::UnitChoice;
 use crate::vote_release::{changed, counts};
 use fl_core::prelude::*;
@@ -102,7 +102,7 @@ impl Pricing for PateMoments {
         sum.alpha
             .iter_mut()
             .zip(&more.alpha)
-            .for_each(|(s, m)| *s += m);
+            .for_each(|(s, m)| *s = plus(*s, *m));
         sum.pure = sum.pure.plus(more.pure);
     }
 

@@ -48,7 +48,7 @@ pub trait Pricing: Send + 'static {
     /// [`Problem::Unpriced`] if it has none here.
     fn price(&self, event: &PrivacyEvent) -> Result<Price<Self::Cost>>;
 
-    /// Adds a cost on the same data.
+    /// Adds a cost on the same data. A sum of decimals is rounded up (`plus`).
     fn add(sum: &mut Self::Cost, more: &Self::Cost);
 
     /// Returns the epsilon of `cost` at [`Pricing::delta`]; 0 for none.
@@ -194,6 +194,15 @@ impl<P: Pricing> Accountant for PricedLedger<P> {
             .for_each(|(client, event, price)| self.enter(*client, event, price));
         Ok(())
     }
+}
+
+/// Returns `a + b`, rounded up: the sum of many releases must not lose what each rounds off.
+pub(crate) fn plus(a: f64, b: f64) -> f64 {
+    let sum = a + b;
+    // what rounding took from the sum, exactly (Knuth's two-sum)
+    let of_b = sum - a;
+    let lost = (a - (sum - of_b)) + (b - of_b);
+    if lost > 0.0 { sum.next_up() } else { sum }
 }
 
 /// Multiplies a cost by doubling.

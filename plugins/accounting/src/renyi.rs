@@ -3,6 +3,7 @@
 //! sensitivity of 1.
 
 use crate::gnmax::ln_add;
+use crate::priced_ledger::plus;
 
 /// Returns the orders that accountants try: fractions, which are best with much noise, and whole
 /// numbers beyond.
@@ -233,7 +234,9 @@ pub(crate) fn add(sum: &mut Vec<f64>, more: &[f64]) {
     if sum.is_empty() {
         sum.resize(more.len(), 0.0);
     }
-    sum.iter_mut().zip(more).for_each(|(s, m)| *s += m);
+    sum.iter_mut()
+        .zip(more)
+        .for_each(|(s, m)| *s = plus(*s, *m));
 }
 
 /// Returns the epsilon of costs at [`orders`]; 0 if nothing was spent.
