@@ -21,50 +21,80 @@ use crate::gaussian_pair::{density, gaussian_loss, pieces};
 use crate::renyi::gaussian;
 use libm::lgamma;
 
-/// A group of sizes, priced as its largest: the loss grows with the size.
+/// A share of all units that stands for the sizes near it.
+///
+/// The sizes of a large sample are too many to price. So each size is split over the two shares
+/// next to it that keep its mean. Both distributions of a pair are linear in the share. So a size
+/// is such a mixture of the two, and the mixture leaks no more if it says which of them was drawn.
+///
+/// The shares do not depend on `n`. What a share leaks is convex in it, and stays so between them.
+/// So one unit more never raises the price: `k / n` is the mean of what it would be without one of
+/// the units, of which each is equally likely.
 pub(crate) struct Sizes {
     /// Share of all units.
     pub share: f64,
-    /// Probability of these sizes together.
+    /// Probability of this share.
     pub probability: f64,
 }
 
-/// A size joins a group within this share of a standard deviation, or of its distance from the
-/// mean.
-const WITHIN: f64 = 0.2;
+/// The first distance of a share from the rate, in standard deviations of one unit, and the growth
+/// from each distance to the next.
+const NEAREST: f64 = 3e-4;
+const GROWTH: f64 = 1.15;
 
 /// `exp` of this and of smaller numbers is 0.
 const LN_NOTHING: f64 = -760.0;
 
-/// Returns all sizes of a Poisson sample of `of` units.
+/// Returns the shares that stand for all sizes, upwards.
+fn shares(rate: f64) -> Vec<f64> {
+    let nearest = NEAREST * (rate * (1.0 - rate)).sqrt();
+    let away = std::iter::successors(Some(nearest), |away| Some(away * GROWTH));
+    let below = away.clone().map(|away| rate - away);
+    let mut all: Vec<f64> = below.take_while(|share| *share > 0.0).collect();
+    all.push(0.0);
+    all.reverse();
+    all.push(rate);
+    let above = away.map(|away| rate + away);
+    all.extend(above.take_while(|share| *share < 1.0));
+    all.push(1.0);
+    all.dedup();
+    all
+}
+
+/// Returns all sizes of a Poisson sample of `of` units, by share.
 pub(crate) fn sizes(of: usize, rate: f64) -> Vec<Sizes> {
     if rate == 0.0 || rate == 1.0 {
         let (share, probability) = (rate, 1.0);
         return vec![Sizes { share, probability }];
     }
     let n = of as f64;
-    let (mean, deviation) = (n * rate, (n * rate * (1.0 - rate)).sqrt());
     let ln_probability = |k: f64| {
         let ln_choose = lgamma(n + 1.0) - lgamma(k + 1.0) - lgamma(n - k + 1.0);
         ln_choose + k * libm::log(rate) + (n - k) * libm::log1p(-rate)
     };
-    let (mut all, mut first) = (Vec::new(), 0);
-    while first <= of {
-        let away = deviation.max((first as f64 - mean).abs());
-        let last = (first + (WITHIN * away) as usize).min(of);
-        // probabilities fall on both sides of the mean; if the largest is 0 all are
-        let largest = ln_probability(mean.clamp(first as f64, last as f64));
-        let probability: f64 = if largest > LN_NOTHING {
-            (first..=last)
-                .map(|k| libm::exp(ln_probability(k as f64)))
-                .sum()
-        } else {
-            0.0
-        };
-        let share = last as f64 / n;
-        all.push(Sizes { share, probability });
-        first = last + 1;
-    }
+    let shares = shares(rate);
+    let mut all: Vec<Sizes> = shares
+        .into_iter()
+        .map(|share| Sizes {
+            share,
+            probability: 0.0,
+        })
+        .collect();
+    let mut put = |k: usize| {
+        let (share, ln_mass) = (k as f64 / n, ln_probability(k as f64));
+        let mass = libm::exp(ln_mass);
+        let above = all.partition_point(|s| s.share < share);
+        let above = above.clamp(1, all.len() - 1);
+        let (low, high) = (all[above - 1].share, all[above].share);
+        let part = ((share - low) / (high - low)).clamp(0.0, 1.0);
+        all[above].probability += mass * part;
+        all[above - 1].probability += mass * (1.0 - part);
+        ln_mass > LN_NOTHING
+    };
+    // probabilities fall on both sides of the likeliest size
+    let likeliest = (((n + 1.0) * rate) as usize).min(of);
+    let _ = (0..=likeliest).rev().all(&mut put);
+    let _ = (likeliest + 1..=of).all(&mut put);
     // rounding must not lose probability
     let sum: f64 = all.iter().map(|sizes| sizes.probability).sum();
     all.iter_mut().for_each(|sizes| sizes.probability /= sum);
@@ -221,12 +251,27 @@ mod tests {
             let sum: f64 = sizes.iter().map(|s| s.probability).sum();
             let mean: f64 = sizes.iter().map(|s| s.probability * s.share).sum();
             assert!((sum - 1.0).abs() < 1e-9, "{of} {rate}: {sum}");
-            assert!(
-                (rate * (1.0 - 1e-9)..rate * 1.2).contains(&mean),
-                "{of} {rate}: {mean}"
-            );
+            assert!((mean / rate - 1.0).abs() < 1e-7, "{of} {rate}: {mean}");
             assert!(sizes.is_sorted_by(|a, b| a.share < b.share));
-            assert!(sizes.len() < 120, "{}", sizes.len());
+            assert!(sizes.len() < 150, "{}", sizes.len());
+        }
+    }
+
+    /// Another client sees a draw of one client less than a reader does: it knows more.
+    #[test]
+    fn one_unit_more_never_costs_more() {
+        for (rate, sigma, all) in [
+            (0.2, 1.0, 2..60),
+            (0.05, 0.7, 95..105),
+            (0.01, 2.0, 995..1003),
+        ] {
+            let mut before = f64::INFINITY;
+            for of in all {
+                let found = by_orders(of, rate, sigma, 10.0, 1e-5);
+                let due = before * (1.0 + 1e-9);
+                assert!(found <= due, "{of} {rate}: {found}, without one {before}");
+                before = found;
+            }
         }
     }
 
@@ -237,7 +282,7 @@ mod tests {
         for (of, rate, sigma, times, delta, other_0, other_minus_1) in [
             (100, 0.01, 1.0, 100.0, 1e-5, 1.2922, 5.745),
             (1, 0.01, 1.0, 100.0, 1e-5, 8.6149, 8.6149),
-            (1000, 0.001, 1.0, 1000.0, 1e-6, 0.3538, 4.45),
+            (1000, 0.001, 1.0, 1000.0, 1e-6, 0.3538, 4.4439),
             (100, 0.2, 1.0, 20.0, 1e-3, 4.4258, 8.22),
             (6000, 0.05, 1.3446, 100.0, 1e-5, 2.0051, 5.8416),
         ] {

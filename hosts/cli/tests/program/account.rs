@@ -155,7 +155,7 @@ fn bounded_a_sample_of_public_size_costs_what_its_size_tells() {
         (
             "--rate 0.001 --of 1000 --times 1000 --delta 1e-6",
             0.354,
-            4.45,
+            4.444,
         ),
     ] {
         let answer = account(&format!("gaussian --sigma 1 {args}"));
