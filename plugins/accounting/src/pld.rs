@@ -1,7 +1,8 @@
 //! The accountant of privacy loss distributions.
 use crate::compose::{self, Times};
+use crate::losses::Release;
 use crate::noise_release::release;
-use crate::priced_ledger::{Price, PricedLedger, Pricing};
+use crate::priced_ledger::{Price, PricedLedger, Pricing, plus};
 use fl_core::prelude::*;
 use fl_core::settings::between;
 use std::sync::{Mutex, PoisonError};
@@ -67,7 +68,7 @@ impl Pricing for LossDistributions {
         if let Some((_, epsilon)) = known.iter().find(|(before, _)| before == cost) {
             return *epsilon;
         }
-        let epsilon = compose::epsilon(cost, self.delta);
+        let epsilon = compose::epsilon(cost, self.delta).min(basic(cost));
         if known.len() == REMEMBERED {
             known.remove(0);
         }
@@ -82,6 +83,15 @@ impl Pricing for LossDistributions {
 plugin!(accountant "pld" => Pld as PricedLedger<LossDistributions>,
     papers: ["Koskela, Jalko and Honkela 2020", "Doroshenko et al. 2022"]);
 
+/// Returns the sum of pure epsilons, which holds for any delta; infinite if a release has none.
+fn basic(cost: &[Times]) -> f64 {
+    let each = cost.iter().map(|(release, times)| match release {
+        Release::Pure(epsilon) | Release::Laplace(epsilon) => (times * epsilon).next_up(),
+        _ => f64::INFINITY,
+    });
+    each.fold(0.0, plus)
+}
+
 /// Rounds up to nine digits, so that releases that differ only by rounding count as one.
 fn up(x: f64) -> f64 {
     const BITS: u64 = (1 << 22) - 1;
@@ -91,7 +101,6 @@ fn up(x: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::losses::Release;
     use crate::renyi::gaussian_epsilon;
 
     const FIXED: Release = Release::Fixed {
@@ -181,6 +190,23 @@ mod tests {
         assert!(all(0.01) < all(0.1) && all(0.1) < all(1.0));
         let exact = gaussian_epsilon(0.2, 1e-5);
         assert!((all(1.0) / exact - 1.0).abs() < 0.002);
+    }
+
+    /// On the grid three such losses would cost 1.0137.
+    #[test]
+    fn pure_releases_cost_no_more_than_the_sum_of_their_epsilons() {
+        let pld = LossDistributions {
+            delta: 1e-5,
+            known: Mutex::default(),
+        };
+        let found = |release, times| pld.epsilon(&vec![(release, times)]);
+        let sum = 3.0 * 0.3333;
+        let three = found(Release::Pure(0.3333), 3.0);
+        assert!((sum..sum * (1.0 + 1e-9)).contains(&three), "{three}");
+        let one = found(Release::Laplace(0.3333), 1.0);
+        assert!(one <= 0.3333 * (1.0 + 1e-9), "{one}");
+        // many of them cost less
+        assert!(found(Release::Pure(0.1), 1000.0) < 50.0);
     }
 
     #[test]
