@@ -139,6 +139,30 @@ def test_inputs_that_do_not_go_together_are_named(wrong, text):
         run("two-tuple", {"train": (wrong, np.zeros(60, int)), "holdout": 0.2})
 
 
+def test_exact_several_inputs_are_joined_by_name_in_the_order_of_the_first_rows():
+    def turned(inputs):
+        return dict(reversed(inputs.items()))
+
+    class Rows(torch.utils.data.Dataset):
+        def __len__(self):
+            return 200
+
+        def __getitem__(self, at):
+            inputs, labels = data()["test"]
+            one = {name: value[at] for name, value in inputs.items()}
+            return (turned(one) if at % 2 else one), labels[at]
+
+    (first, *others), test = data()["train"], data()["test"]
+    train = [first, *((turned(inputs), labels) for inputs, labels in others)]
+    due = run("two-tuple").digest
+    assert run("two-tuple", {"train": train, "test": (turned(test[0]), test[1])}).digest == due
+    assert run("two-tuple", {"train": train, "test": Rows()}).digest == due
+    with pytest.raises(fl.SpecError, match="test rows: its inputs are a, b, and those of the first rows ids, mask; give all rows the same names"):
+        run("two-tuple", {"train": train, "test": (dict(zip("ab", test[0].values())), test[1])})
+    with pytest.raises(fl.SpecError, match="test rows: the input `ids` has 2 numbers a row, and that of the first rows 5"):
+        run("two-tuple", {"train": train, "test": ({name: value[:, :2] for name, value in test[0].items()}, test[1])})
+
+
 def test_an_item_without_a_tuple_has_no_inputs_by_name():
     class Rows(torch.utils.data.Dataset):
         def __len__(self):

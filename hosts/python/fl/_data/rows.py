@@ -65,6 +65,8 @@ class _Options:
     """The labels of which a row can have several."""
     kind: Any = "class"
     """What a label is: `class`, `number`, or `{"number": ..}` with its scale and loss."""
+    joined: dict[str, int] = field(default_factory=dict)
+    """Where several inputs have names: their widths in a row, in the order of the first rows."""
 
     @property
     def numbers(self) -> bool:
@@ -122,7 +124,7 @@ def _rows(source, where: str, options: _Options) -> _Arrays | _Table:
             raise _wrong(where, f"rows are (inputs, labels), got {len(source)} things; a list gives each client its own rows")
         inputs, labels = source
         if isinstance(inputs, Mapping):
-            inputs = _side_by_side(inputs, where)
+            inputs = _side_by_side(inputs, where, options)
         if _is_frame(inputs):
             return _labelled_frame(inputs, labels, where, options)
         return _checked(_numbers(inputs, where), None if labels is None else _labels(labels, where, options), where)
@@ -172,8 +174,8 @@ def _numbers(value, where: str) -> np.ndarray:
     return np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<") if array.dtype.byteorder == ">" else array.dtype)
 
 
-def _side_by_side(inputs: Mapping, where: str) -> np.ndarray:
-    """Several inputs of each row in one row, in the order of the mapping."""
+def _side_by_side(inputs: Mapping, where: str, options: _Options) -> np.ndarray:
+    """Several inputs of each row in one row, in the order of the first rows' names."""
     arrays = {str(name): _plain(value) for name, value in inputs.items()}
     if not arrays:
         raise _wrong(where, "the mapping of inputs is empty")
@@ -181,8 +183,16 @@ def _side_by_side(inputs: Mapping, where: str) -> np.ndarray:
     for name, array in arrays.items():
         if array.ndim == 0 or len(array) != len(arrays[first]):
             raise _wrong(where, f"the input `{name}` has shape {list(array.shape)}, and `{first}` {list(arrays[first].shape)}; the first dimension is the rows")
-    flat = [_numbers(array.reshape(len(array), -1), f"{where}, input `{name}`") for name, array in arrays.items()]
-    return np.concatenate(flat, axis=1)
+    flat = {name: _numbers(array.reshape(len(array), -1), f"{where}, input `{name}`") for name, array in arrays.items()}
+    due = options.joined
+    if not due:
+        due.update({name: array.shape[1] for name, array in flat.items()})
+    if flat.keys() != due.keys():
+        raise _wrong(where, f"its inputs are {', '.join(flat)}, and those of the first rows {', '.join(due)}; give all rows the same names")
+    for name, array in flat.items():
+        if array.shape[1] != due[name]:
+            raise _wrong(where, f"the input `{name}` has {array.shape[1]} numbers a row, and that of the first rows {due[name]}")
+    return np.concatenate([flat[name] for name in due], axis=1)
 
 
 def _findings(value, where: str, names: list[str]) -> np.ndarray:
@@ -258,7 +268,7 @@ def _items(source, where: str, options: _Options) -> _Arrays:
         elif labels:
             raise _wrong(here, "it has no label, and the rows before have one")
         several = labelled and isinstance(item, Mapping)
-        one = _side_by_side({name: _plain(value)[None] for name, value in item.items()}, here)[0] if several else _plain(item)
+        one = _side_by_side({name: _plain(value)[None] for name, value in item.items()}, here, options)[0] if several else _plain(item)
         if one.dtype.kind not in "biuf":
             raise _wrong(here, f"an input must be numbers, got {type(item).__name__}; let the data set's transform make a tensor of it")
         if inputs and one.shape != inputs[0].shape:
@@ -338,7 +348,7 @@ def _hugging_face(data, where: str, options: _Options) -> _Arrays | _Table:
     rows = [*data[inputs]]
     if not rows:
         raise _wrong(where, "there are no rows")
-    made = _items([(row, 0) for row in rows], where, _Options(None, None))  # a row may be a list
+    made = _items([(row, 0) for row in rows], where, _Options(None, None, joined=options.joined))  # a row may be a list
     return _checked(made.inputs, None if labels is None else _labels(labels, where, options), where)
 
 
