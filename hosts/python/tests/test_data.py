@@ -71,7 +71,15 @@ def test_exact_clients_test_with_rows_of_their_own_in_any_order():
     all_rows = np.concatenate([x for x, _ in tests.values()]), np.concatenate([y for _, y in tests.values()])
     assert one.metrics["own.over-rows.accuracy"] == pytest.approx(run({"train": clients(), "test": all_rows}).metrics["accuracy"])
     with pytest.raises(fl.Error, match="there are 2 test files for 3 training files"):
-        run({"train": clients(), "test": dict(list(tests.items())[:2])}, spec)
+        run({"train": list(clients().values()), "test": list(tests.values())[:2]}, spec)
+
+
+def test_test_rows_by_name_are_those_of_each_client():
+    alice, *others = [(name, rows(10, 20)) for name in clients()]
+    with pytest.raises(fl.SpecError, match="test rows `alice`: there are none of this client of `train`. Give a mapping with those of each client"):
+        run({"train": clients(), "test": dict(others)})
+    with pytest.raises(fl.SpecError, match="test rows `dora`: `train` has no such client; it has alice, bob smith, carol/x"):
+        run({"train": clients(), "test": dict([alice, *others, ("dora", alice[1])])})
 
 
 def test_exact_frames_have_the_digest_of_the_same_csv():

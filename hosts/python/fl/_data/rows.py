@@ -559,9 +559,13 @@ def _write(given: dict[str, Any], options: _Options, files: _Files) -> Written:
     about: dict[str, Any] = {"train": train}
     if tests is not None:
         each = _clients(tests)
-        if own is not None and each is not None and {name for name, _ in own} == {name for name, _ in each}:
+        if isinstance(given["train"], Mapping) and isinstance(tests, Mapping):
             # the test rows of a client stand in its place
-            each = [(name, dict(each)[name]) for name, _ in own]
+            clients, found = [name for name, _ in own or ()], dict(each or ())
+            if odd := [name for name in [*clients, *found] if (name in clients) != (name in found)]:
+                lacks = "there are none of this client of `train`" if odd[0] in clients else f"`train` has no such client; it has {', '.join(clients)}"
+                raise _wrong(f"test rows `{odd[0]}`", f"{lacks}. Give a mapping with those of each client, or one whole")
+            each = [(name, found[name]) for name in clients]
         one = lambda: add("test", "all", "test rows", tests)[0]  # noqa: E731
         about["test"] = one() if each is None else [add("test", name, f"test rows `{name}`", rows)[0] for name, rows in each]
     public = None
