@@ -13,6 +13,7 @@ import numpy as np
 
 from . import _fl
 from ._errors import RunError, SpecError
+from ._parts.arrays import not_masked
 from ._spec import flow
 
 _ROLES = ("aggregator", "attack", "privacy", "selector", "accountant")
@@ -179,7 +180,7 @@ class _Form:
         if _is_tensor(array):
             array = array.detach()
             array = (array.float() if array.is_floating_point() and array.itemsize < 4 else array).cpu().numpy()
-        array = np.asarray(array)
+        array = np.asarray(not_masked(array, f"`{name}`"))
         due = _TYPES.get(self.types.get(name, self.types.get("*")))
         if due in (np.float32, np.float64):
             if array.dtype.kind != "f" and self.open:

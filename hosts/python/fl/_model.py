@@ -84,7 +84,7 @@ class KeptModel:
         native, _ = self._native()
         if _data._is_frame(rows):
             return self._of_frame(rows)
-        array = _data._plain(rows)
+        array = _data._plain(rows, "rows")
         array = np.ascontiguousarray(array, np.uint8 if array.dtype == np.uint8 else np.float32)
         return np.array(native.predict(array))
 

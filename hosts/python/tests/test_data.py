@@ -310,6 +310,10 @@ WRONG = [
     ({"train": [], "holdout": 0.2}, "train: there are no clients"),
     ({"train": {"a": 5}, "holdout": 0.2}, "client `a`: rows are (inputs, labels), an array"),
     ({"train": {"a": [(X[0], 1), (X[0, :2], 1)]}, "holdout": 0.2}, "client `a`, row 1: an input of shape [2], and that of row 0 has [4]"),
+    ({"train": {"al": (np.ma.masked_greater(X, 1), Y)}, "holdout": 0.2}, "client `al`: it has masked numbers, and fl would read what is below"),
+    ({"train": {"al": [*zip(np.ma.masked_less(X, 100), Y)]}, "holdout": 0.2}, "client `al`, row 0: it has masked numbers"),
+    ({"train": ({"a": np.ma.masked_greater(X, 1)}, Y), "holdout": 0.2}, "train, input `a`: it has masked numbers"),
+    ({"train": (X, np.ma.masked_equal(Y, 1)), "holdout": 0.2}, "train, labels: it has masked numbers"),
     ({"train": (X, Y, Y)}, "got 3 things; a list gives each client its own rows"),
 ]
 

@@ -170,6 +170,7 @@ def test_a_library_keeps_its_state():
         (lambda: fl.make("mean")([{"w": np.ones(2, np.float32)}, {"v": np.ones(2, np.float32)}]), "message 1 has other names"),
         (lambda: fl.make("mean")([{"w": np.ones(2, np.int64)}]), "`w` is of int64; leave it out"),
         (lambda: fl.make("mean")([{"w": np.full(2, np.nan)}]), "finite"),
+        (lambda: fl.make("mean")([{"w": np.ma.masked_equal(np.ones(2), 1)}]), "`w` has masked numbers, and fl would read what is below the mask"),
         (lambda: fl.make("mean")(messages(2), weights=[1]), "1 weights for 2 messages"),
         (lambda: fl.make("fed-adam")(messages(2)), "give `sent`"),
         (lambda: fl.make("mean")([{"w": np.ones(2, np.float32)}, {"w": np.ones(3, np.float32)}]), "w"),

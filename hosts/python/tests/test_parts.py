@@ -84,6 +84,7 @@ LIKE = {
     "objects": (lambda inbox: {n: np.array([object()]) for n in inbox[0]}, "must be an array of floats or whole numbers, got object"),
     "whole-numbers": (lambda inbox: {n: inbox[0][n].astype(np.int64) for n in inbox[0]}, "(?s)u32|float|numbers"),
     "complex": (lambda inbox: {n: inbox[0][n] * 1j for n in inbox[0]}, "got complex"),
+    "masked": (lambda inbox: {n: np.ma.masked_greater(inbox[0][n], 0) for n in inbox[0]}, "has masked numbers, and fl would read what is below"),
     "numbers-for-names": (lambda inbox: {1: inbox[0][n] for n in inbox[0]}, "an array's name must be text, got 1"),
 }
 

@@ -26,6 +26,7 @@ import numpy as np
 
 from .. import _fl
 from .._errors import Mistake, SpecError
+from .._parts.arrays import not_masked
 from .._spec import flow
 
 _ROWS = ("train", "test", "public")
@@ -147,8 +148,12 @@ def _is_frame(value) -> bool:
     return (hasattr(value, "columns") or hasattr(value, "column_names")) and hasattr(value, "__getitem__") and not isinstance(value, Mapping)
 
 
-def _plain(value) -> np.ndarray:
+def _plain(value, where: str) -> np.ndarray:
     """A tensor, a picture, a list as an array."""
+    try:
+        not_masked(value)
+    except ValueError as error:
+        raise _wrong(where, str(error)) from None
     if _is_tensor(value):
         value = value.detach().cpu()
         if value.dtype.is_floating_point and value.dtype.itemsize < 4:
@@ -158,7 +163,7 @@ def _plain(value) -> np.ndarray:
 
 
 def _numbers(value, where: str) -> np.ndarray:
-    array = _plain(value)
+    array = _plain(value, where)
     if array.ndim < 2:
         raise _wrong(where, f"inputs of shape {list(array.shape)}; the first dimension is the rows, so there must be two at least")
     if array.dtype.kind not in "biuf":
@@ -176,7 +181,7 @@ def _numbers(value, where: str) -> np.ndarray:
 
 def _side_by_side(inputs: Mapping, where: str, options: _Options) -> np.ndarray:
     """Several inputs of each row in one row, in the order of the first rows' names."""
-    arrays = {str(name): _plain(value) for name, value in inputs.items()}
+    arrays = {str(name): _plain(value, f"{where}, input `{name}`") for name, value in inputs.items()}
     if not arrays:
         raise _wrong(where, "the mapping of inputs is empty")
     first = next(iter(arrays))
@@ -197,7 +202,7 @@ def _side_by_side(inputs: Mapping, where: str, options: _Options) -> np.ndarray:
 
 def _findings(value, where: str, names: list[str]) -> np.ndarray:
     """Labels of which a row can have several: 1 present, 0 absent, -1 unknown."""
-    array = _plain(value)
+    array = _plain(value, where)
     if array.ndim != 2 or array.shape[1] != len(names):
         raise _wrong(where, f"labels of shape {list(array.shape)}; with the {len(names)} `findings` it must be [{len(array) if array.ndim else 'rows'}, {len(names)}]")
     if array.dtype.kind not in "biuf":
@@ -213,7 +218,7 @@ def _findings(value, where: str, names: list[str]) -> np.ndarray:
 def _labels(value, where: str, options: _Options) -> np.ndarray:
     if options.findings is not None:
         return _findings(value, where, options.findings)
-    array = np.array([*value], object) if isinstance(value, (list, tuple)) and any(isinstance(one, str) for one in value) else _plain(value)
+    array = np.array([*value], object) if isinstance(value, (list, tuple)) and any(isinstance(one, str) for one in value) else _plain(value, f"{where}, labels")
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
     if array.ndim != 1:
@@ -259,7 +264,7 @@ def _items(source, where: str, options: _Options) -> _Arrays:
             if len(item) != 2:
                 raise _wrong(here, f"an item is (input, label), got {len(item)} things")
             item, label = item
-            label = _plain(label)
+            label = _plain(label, f"{here}, label")
             if label.ndim != 0 and options.findings is None:
                 raise _wrong(here, f"a label of shape {list(label.shape)}; there must be one class for each row, or `findings` must name the labels")
             if labels and label.shape != labels[0].shape:
@@ -268,7 +273,7 @@ def _items(source, where: str, options: _Options) -> _Arrays:
         elif labels:
             raise _wrong(here, "it has no label, and the rows before have one")
         several = labelled and isinstance(item, Mapping)
-        one = _side_by_side({name: _plain(value)[None] for name, value in item.items()}, here, options)[0] if several else _plain(item)
+        one = _side_by_side({name: _plain(value, f"{here}, input `{name}`")[None] for name, value in item.items()}, here, options)[0] if several else _plain(item, here)
         if one.dtype.kind not in "biuf":
             raise _wrong(here, f"an input must be numbers, got {type(item).__name__}; let the data set's transform make a tensor of it")
         if inputs and one.shape != inputs[0].shape:

@@ -7,6 +7,14 @@ import numpy as np
 _TYPES = {"f32": np.float32, "f64": np.float64, "i64": np.int64, "u32": np.uint32, "u8": np.uint8}
 
 
+def not_masked(array, what: str = "it"):
+    """The same array. Nothing that fl does knows masks, so one that masks a number is refused."""
+    some = array if isinstance(array, (list, tuple)) else (array,)
+    if any(np.ma.is_masked(one) for one in some):
+        raise ValueError(f"{what} has masked numbers, and fl would read what is below the mask; give `array.filled(..)`, or leave them out")
+    return array
+
+
 def target_array(kind: str, target) -> np.ndarray:
     """A target of this kind in the type that crosses."""
     types = {"classes": np.uint32, "pixels": np.uint32, "multi-label": np.int64}
@@ -17,7 +25,7 @@ def declared_array(name: str, array, declared: str) -> np.ndarray:
     """In the type that the message declares for it."""
     if (dtype := _TYPES.get(declared)) is None:
         raise TypeError(f"`{name}`: arrays of {declared} cannot be given by Python")
-    array = np.asarray(array)
+    array = np.asarray(not_masked(array, f"`{name}`"))
     if array.dtype.kind not in "iu" and not np.can_cast(array.dtype, dtype, "same_kind"):
         raise TypeError(f"`{name}` must be an array of {declared}, got {array.dtype}")
     if array.dtype.kind in "iu" and np.issubdtype(dtype, np.integer) and array.size:
@@ -30,7 +38,7 @@ def declared_array(name: str, array, declared: str) -> np.ndarray:
 
 def array_of(name: str, array, wide: bool = False) -> np.ndarray:
     if type(array) is not np.ndarray:
-        array = np.asarray(array)
+        array = np.asarray(not_masked(array, f"`{name}`"))
     kind = array.dtype.kind
     if kind == "f":
         if array.dtype != (dtype := np.float64 if wide else np.float32):
