@@ -147,12 +147,33 @@ def test_exact_a_mean_has_the_arrays_of_flowers_fedavg_after_some_rounds(identit
     assert itself < 1e-3 and apart(arrays(FedAvg), due) < 1e-3
 
 
+def test_exact_floats_keep_the_type_that_was_sent_whatever_one_reply_has(identity):
+    from fl.flower import Strategy
+    from flwr.app import Array, ArrayRecord
+
+    def halved(message, context):
+        reply = training(message, context)
+        if message.metadata.dst_node_id == 2:
+            made = {name: Array(array.numpy().astype(np.float16)) for name, array in reply.content["arrays"].items()}
+            reply.content["arrays"] = ArrayRecord(made)
+        return reply
+
+    def arrays(train, kind):
+        begin = ArrayRecord({"w": Array(np.full((2, 3), 0.1, kind))})
+        return Strategy("mean", fraction_evaluate=0.0).start(LocalGrid(train), begin, num_rounds=1).arrays["w"].numpy()
+
+    whole, one_half = arrays(training, np.float32), arrays(halved, np.float32)
+    assert one_half.dtype == np.float32 and (one_half != one_half.astype(np.float16)).all()
+    assert np.abs(one_half - whole).max() < 1e-3
+    assert arrays(training, np.float16).dtype == np.float16
+
+
 def test_a_strategy_says_what_it_leaves_and_what_it_cannot_take(identity, caplog):
     from fl.flower import Strategy
 
     first = {"w": np.zeros(2, np.float64), "batches": np.array([4], np.int64)}
     made, _ = started(Strategy("median", fraction_evaluate=0.0), first=first, rounds=2)
-    assert made["batches"].tolist() == [4] and made["batches"].dtype == np.int64 and made["w"].dtype == np.float32
+    assert made["batches"].tolist() == [4] and made["batches"].dtype == np.int64 and made["w"].dtype == np.float64
     assert caplog.text.count("no floats, so they stay as they were sent: batches") == 1
     with pytest.raises(fl.RunError, match="takes an aggregator"):
         Strategy("rdp", delta=1e-5)

@@ -30,6 +30,11 @@ def _floats(arrays: ArrayRecord) -> Arrays:
     return {name: array for name, array in found.items() if array.dtype.kind == "f"}
 
 
+def _wide(array: np.ndarray) -> np.ndarray:
+    """With 32 bits at least, in which a part of fl computes and answers."""
+    return array.astype(np.float32) if array.dtype.itemsize < 4 else array
+
+
 def _only(records: Any, what: str, whose: str) -> Any:
     found = list(records.values())
     if len(found) != 1:
@@ -89,7 +94,7 @@ class Strategy(FedAvg):
             return [of(metrics[key]) for metrics in told] if all(key in metrics for metrics in told) else None
 
         model = self.part(
-            [_floats(arrays) for arrays in found],
+            [{name: _wide(array) for name, array in _floats(arrays).items()} for arrays in found],
             weights=[float(metrics[self.weighted_by_key]) for metrics in told],
             sent=_floats(self._sent),
             losses=column(self.loss_key, float),
@@ -101,13 +106,13 @@ class Strategy(FedAvg):
         return self._with_the_rest(model), metrics
 
     def _with_the_rest(self, model: Arrays) -> ArrayRecord:
-        """The model, with what is no float as it was sent, in the order that was sent."""
+        """The model in the types that were sent, with what is no float as it was, in their order."""
         assert self._sent is not None
         kept = [name for name in self._sent if name not in model]
         if kept and not self._told:
             _LOG.warning("no floats, so they stay as they were sent: %s", ", ".join(kept))
             self._told = True
-        return ArrayRecord({name: Array(np.asarray(model[name], order="C")) if name in model else array for name, array in self._sent.items()})
+        return ArrayRecord({name: Array(np.asarray(model[name], array.dtype, order="C")) if name in model else array for name, array in self._sent.items()})
 
     def save(self) -> bytes:
         """What the part keeps between rounds."""
