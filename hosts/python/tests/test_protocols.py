@@ -350,6 +350,23 @@ def test_answers_of_a_wrong_kind_are_refused(what):
     fails(f"answers-{what}", "client 0", text)
 
 
+def test_a_body_of_which_nothing_has_run_is_refused():
+    async def waits(self, server, *_):
+        server.evaluate(self.model)
+
+    def yields(self, server, *_):
+        yield server.evaluate(self.model)
+
+    protocol("lead-waits", lead=waits)
+    fails("lead-waits", "lead(): TypeError: it gives a coroutine, of which nothing has run: write it with `def`")
+    protocol("lead-yields", lead=yields)
+    fails("lead-yields", "lead(): TypeError: it gives a generator, of which nothing has run")
+    protocol("round-waits", round=waits)
+    fails("round-waits", "round 1: ", "waits(): TypeError: it gives a coroutine")
+    protocol("round-yields", round=lambda self, server, round: yields(self, server))
+    fails("round-yields", "round 1: ", "it gives a generator")
+
+
 def test_what_is_not_declared_is_refused():
     other = fl.exchange("another")(lambda self, client, params: params)
     protocol("undeclared", round=lambda self, server, round: server.collect(other, server.state.params))

@@ -7,7 +7,7 @@ from typing import Any
 
 from .._parts.arguments import Message
 from .declarations import Array, Arrays, Exchange, Part, Slot, _listed, _value, members
-from .requests import _held, _Program, packed, told, unchanged
+from .requests import _held, _Program, has_run, packed, told, unchanged
 from .server_and_client import Client, Server
 
 
@@ -30,7 +30,7 @@ def declare(part: Part) -> str:
 def lead(part: Part, text: str, host: Any) -> None:
     facts = json.loads(text)
     try:
-        part.lead(Server(_Program(part, host, facts), facts))
+        has_run(part.lead(Server(_Program(part, host, facts), facts)), "it")
         unchanged(part)
     except Exception as error:
         error._fl_told = told(part, error, "lead")  # type: ignore[attr-defined]

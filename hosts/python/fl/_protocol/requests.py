@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -125,6 +126,18 @@ def _form_back(form: Callable[[Mail], Any], kind: str) -> Callable[..., Any]:
         return json.dumps(about), packed(kind, made), None
 
     return back
+
+
+def has_run(given: Any, what: str) -> None:
+    """Refuses what a call gives that has done nothing yet: a coroutine, or a generator."""
+    kind = next((word for word, found in _UNDONE.items() if found(given)), None)
+    if kind is not None:
+        if inspect.iscoroutine(given):
+            given.close()  # nobody awaits it, and Python would warn of that
+        raise TypeError(f"{what} gives a {kind}, of which nothing has run: write it with `def`, without `async` and `yield`")
+
+
+_UNDONE = {"coroutine": inspect.isawaitable, "generator": inspect.isgenerator, "generator that awaits": inspect.isasyncgen}
 
 
 def who(part: Part) -> str:

@@ -12,7 +12,7 @@ from .._parts import generators, state as _state
 from .._parts.arguments import Mail, Round, Stream
 from .borrowed import Examples, Generator, Model, Public, Samples
 from .declarations import Array, Arrays, Exchange, Slot, TargetKind, _listed, members
-from .requests import _child, _finite, _form_back, _Program, _sent, packed, told, unchanged
+from .requests import _child, _finite, _form_back, _Program, _sent, has_run, packed, told, unchanged
 
 
 class Cohort(Sequence[int]):
@@ -178,7 +178,7 @@ class Server(_Side):
             self._program.round_number = self._round.number
             try:
                 with generators.Section(self._round.stream.child("draws").seed, whole=True):
-                    body(self, self._round)
+                    has_run(body(self, self._round), "it")
                 unchanged(self._program.part)
                 after = self.state._save()
             except Exception as error:
