@@ -69,6 +69,25 @@ def test_selectors_and_mechanisms_take_part(fedavg):
     assert results.epsilon > 0, results.guarantees
 
 
+PICKS = {
+    "short-mask": (lambda of: np.array([True] * (of - 1)), r"select\(\) gives 4 truth values, and there are 5 to choose from: give one for each"),
+    "long-mask": (lambda of: [True, False] * of, r"select\(\) gives 10 truth values, and there are 5"),
+    "set": (lambda of: {0, 1}, r"select\(\) must give a list of positions below 5, or 5 truth values, got set"),
+    "generator": (lambda of: (at for at in range(of)), "got generator"),
+    "nothing": (lambda of: None, "got NoneType"),
+    "number": (lambda of: 3, "got int"),
+    "table": (lambda of: np.zeros((of, 1), int), r"got ndarray of shape \[5, 1\]"),
+}
+
+
+@pytest.mark.parametrize("what", PICKS)
+def test_what_a_selector_must_not_give_is_an_error(fedavg, what):
+    f, text = PICKS[what]
+    fl.selector(f"picks-{what}")(type("Picks", (), {"__doc__": "One function.", "select": lambda self, round, pool: f(len(pool.clients))}))
+    with pytest.raises(fl.RunError, match=text):
+        fl.run(fedavg, {"data.clients": 5} | with_part("cohort", f"picks-{what}"), quiet=True)
+
+
 def aggregator(name, f, **more):
     """An aggregator of one function."""
     return fl.aggregator(name)(type(name.title(), (), {"__doc__": "One function.", "aggregate": lambda self, round, inbox: f(inbox), **more}))

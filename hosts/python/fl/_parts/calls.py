@@ -16,7 +16,7 @@ import numpy as np
 from .._protocol import federation
 from . import attributes as _keep, copies as _twin, generators, state as _state
 from .arguments import ABILITIES, LOSSES, Inbox, Mail, Message, Noise, Pass, Pool, Round, Shape, Stream, numbered, read_loss
-from .arrays import array_of, declared_array
+from .arrays import array_of, declared_array, not_masked
 from .classes import CLASSES, size_of, typed  # noqa: F401  the program calls `size_of`
 from .explained import explain  # noqa: F401  the program calls it
 
@@ -199,8 +199,14 @@ def _fit(part, text, messages, host):
 
 def _select(part, text, messages, host):
     around = _round(part, text, host)
-    picked = np.asarray(part.select(around, Pool(messages[0][3])))
+    pool = Pool(messages[0][3])
+    given, of = part.select(around, pool), len(pool["clients" if "clients" in pool else "values"])
+    picked = np.asarray(not_masked(given, "what select() gives"))
+    if picked.ndim != 1:
+        raise TypeError(f"select() must give a list of positions below {of}, or {of} truth values, got {type(given).__name__}{f' of shape {[*picked.shape]}' if picked.ndim else ''}")
     if picked.dtype == bool:
+        if len(picked) != of:
+            raise Shape(f"select() gives {len(picked)} truth values, and there are {of} to choose from: give one for each")
         picked = np.flatnonzero(picked)
     return around.said(), {"positions": array_of("positions", np.sort(picked) if picked.size else np.empty(0, np.uint32))}, None
 
