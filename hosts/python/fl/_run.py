@@ -209,14 +209,15 @@ def begin(
             steps=on_step is not None,
             events=events,
         )
+        watch = _Watch(native, Display(quiet), on_step, mapping)
         try:
-            results = _Watch(native, Display(quiet), on_step, mapping).wait()
+            results = watch.wait()
         except BaseException as error:
-            if isinstance(error, SpecError) and data is not None and resume is None:
+            if error is watch.own and isinstance(error, SpecError) and data is not None and resume is None:
                 written.discard()
             if temporary is not None:
                 temporary.cleanup()
-                if isinstance(error, RunError):
+                if error is watch.own and isinstance(error, RunError):
                     error.folder = None
             raise
     if temporary is not None:
@@ -233,14 +234,13 @@ class _Watch:
         self.native, self.display, self.on_step, self.mapping = native, display, on_step, mapping
         self.notes: list[str] = []
         self.folder: str | None = None
+        self.own: SpecError | RunError | None = None
+        """The run's error, which is none of `on_step`."""
 
     def wait(self) -> Results:
         try:
-            while True:
-                if (done := self.next()) is not None:
-                    return self.end(done)
-        except (SpecError, RunError):
-            raise
+            while (done := self.next()) is None:
+                pass
         except BaseException as why:  # Ctrl-C above all
             self.native.stop()
             self.display.note("the run stops after this step; Ctrl-C again does not wait for it")
@@ -258,6 +258,7 @@ class _Watch:
                 raise _said(why, f"the run was done by then: fl.open({str(results.folder)!r})") from None
             on = f"stopped after {results.stopped}; go on with: fl.run(resume={str(results.folder)!r})"
             raise _said(why, on) from None
+        return self.end(done)
 
     def next(self):
         """The text of the last event, if this was it."""
@@ -295,12 +296,14 @@ class _Watch:
                 return results
             case (_, "spec", text, mistakes):
                 self.display.end()
-                raise spec_error(text, mistakes, self.mapping)
+                self.own = spec_error(text, mistakes, self.mapping)
+                raise self.own
             case (_, _, text, _):
                 self.display.end()
                 if self.folder and os.path.exists(os.path.join(self.folder, "state")):
                     text += f"\nwhat was done until the last checkpoint is kept; go on with: fl.run(resume={self.folder!r})"
-                raise RunError(text, self.folder if self.folder and os.path.exists(self.folder) else None)
+                self.own = RunError(text, self.folder if self.folder and os.path.exists(self.folder) else None)
+                raise self.own
 
 
 def _said(why: BaseException, text: str) -> BaseException:

@@ -212,6 +212,19 @@ def test_an_exception_of_on_step_ends_the_run(fedavg):
     assert any("go on with" in note for note in told.value.__notes__)
 
 
+@pytest.mark.parametrize("kind", [fl.SpecError, fl.RunError])
+def test_an_error_of_another_run_in_on_step_ends_the_run(fedavg, kind):
+    def fails(step):
+        if kind is fl.RunError:
+            fl.open("nowhere")
+        fl.run(fedavg, {"parts.model.lrr": 1}, quiet=True)
+
+    with pytest.raises(kind) as told:
+        fl.run(rounds_without_end(fedavg), out="here", on_step=fails, quiet=True)
+    assert any("stopped after round" in note and "go on with" in note for note in told.value.__notes__)
+    assert fl.run(resume="here", stop_after=1000, quiet=True).stopped == "round 1000"
+
+
 def test_a_run_goes_on_in_a_thread(fedavg):
     found = []
     thread = threading.Thread(target=lambda: found.append(fl.run(fedavg, quiet=True)))
