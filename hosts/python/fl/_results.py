@@ -5,8 +5,10 @@ from __future__ import annotations
 import html
 import json
 import math
+import os
 import re
 import shutil
+import threading
 import webbrowser
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -277,21 +279,63 @@ def _unfinished(folder: Path) -> Results:
     return Results(outcome | {"stopped": stopped, "done": False}, rows, [f"the run is not done; {how}"])
 
 
+class GoingOn:
+    """A run of this process whose results are not read yet: its folder stays."""
+
+    def __init__(self):
+        self.folder: Path | None = None
+        """Where it is, once that is known."""
+
+    def __enter__(self) -> GoingOn:
+        with _REMOVING:
+            _GOING_ON.add(self)
+        return self
+
+    def __exit__(self, *_: object):
+        with _REMOVING:
+            _GOING_ON.discard(self)
+
+
+_GOING_ON: set[GoingOn] = set()
+_REMOVING = threading.RLock()
+
+
+def _alone():
+    """In a forked process no other thread has a run."""
+    global _REMOVING
+    _REMOVING = threading.RLock()
+    _GOING_ON.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_alone)
+
+
 def remove_before(folder: Path):
     """Removes the finished runs `NAME-1`, `NAME-2`, .. before the run `NAME-3`, with the rows in
     memory that only they had."""
     name, _, number = folder.name.rpartition("-")
-    own = {one["path"] for one in _inputs(folder)}
     for path in folder.parent.glob(f"{name}-*"):
         before = path.name.rpartition("-")[2]
-        if path.name.rpartition("-")[0] != name or not before.isdigit() or int(before) >= int(number) or not (path / "outcome.json").exists():
-            continue
-        rows = {one["path"] for one in _inputs(path)} - own
-        shutil.rmtree(path)
-        others = {one["path"] for other in folder.parent.iterdir() for one in _inputs(other)}
-        for file in map(Path, rows - others):
-            if file.parent == folder.parent.absolute() / "data":
-                file.unlink(missing_ok=True)
+        if path.name.rpartition("-")[0] == name and before.isdigit() and int(before) < int(number) and (path / "outcome.json").exists():
+            with _REMOVING:
+                _remove(path, folder)
+
+
+def _remove(path: Path, last: Path):
+    if any(run.folder in (None, path.absolute()) for run in _GOING_ON):
+        return
+    rows = {one["path"] for one in _inputs(path)} - {one["path"] for one in _inputs(last)}
+    try:
+        # at once, so that nobody finds half of it
+        gone = path.rename(path.with_name(f".{path.name}.{os.getpid()}"))
+    except OSError:
+        return  # another process was first
+    shutil.rmtree(gone, ignore_errors=True)
+    others = {one["path"] for other in last.parent.iterdir() for one in _inputs(other)}
+    for file in map(Path, rows - others):
+        if file.parent == last.parent.absolute() / "data":
+            file.unlink(missing_ok=True)
 
 
 def _inputs(folder: Path) -> list[dict[str, str]]:

@@ -16,7 +16,7 @@ from . import _fl, _forks
 from ._data import rows as _data
 from ._display import Display, terminal
 from ._errors import RunError, SpecError, spec_error
-from ._results import Results, read, remove_before
+from ._results import GoingOn, Results, read, remove_before
 from ._spec import overrides, source
 from ._steps import step_report
 from .sinks import Live, Sink
@@ -188,7 +188,7 @@ def begin(
         given = written.overrides + given
     events = Live(sinks) if sinks else None
     plugins = processes is not None and _imports(Path(resume) / "spec.yaml" if resume is not None else spec, given)
-    with _forks.shared(plugins):
+    with _forks.shared(plugins), GoingOn() as going_on:
         native = _fl.Run(
             name,
             text,
@@ -209,7 +209,7 @@ def begin(
             steps=on_step is not None,
             events=events,
         )
-        watch = _Watch(native, Display(quiet), on_step, mapping)
+        watch = _Watch(native, Display(quiet), on_step, mapping, going_on)
         try:
             results = watch.wait()
         except BaseException as error:
@@ -230,8 +230,8 @@ def begin(
 class _Watch:
     """Takes a run's events until it is done."""
 
-    def __init__(self, native, display: Display, on_step, mapping: bool):
-        self.native, self.display, self.on_step, self.mapping = native, display, on_step, mapping
+    def __init__(self, native, display: Display, on_step, mapping: bool, going_on: GoingOn):
+        self.native, self.display, self.on_step, self.mapping, self.going_on = native, display, on_step, mapping, going_on
         self.notes: list[str] = []
         self.folder: str | None = None
         self.own: SpecError | RunError | None = None
@@ -281,7 +281,7 @@ class _Watch:
                 self.display.note(text)
                 return None
             case ("folder", path):
-                self.folder = path
+                self.folder, self.going_on.folder = path, Path(path).absolute()
                 return None
         return event
 

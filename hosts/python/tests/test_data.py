@@ -4,6 +4,7 @@ import hashlib
 import io
 import json
 import re
+import threading
 from pathlib import Path
 
 import fl
@@ -363,6 +364,29 @@ def test_keep_says_what_stays():
         run(data, keep="some")
     with pytest.raises(fl.SpecError, match="leave out `out` and `resume`"):
         run(data, keep="last", out="there")
+
+
+def test_keep_last_removes_no_run_whose_results_are_not_read():
+    found, free, done = [], threading.Event(), threading.Event()
+    data = {"train": clients(), "test": rows(50, 9)}
+
+    class Waits(fl.sinks.Sink):
+        """Holds the run up when it is done, before its results are read."""
+
+        def end(self, *_):
+            done.set()
+            free.wait(60)
+
+    slow = threading.Thread(target=lambda: found.append(run(data, keep="last", sinks=[Waits()])))
+    slow.start()
+    assert done.wait(60)
+    before = run(data, keep="last")
+    assert before.folder.exists()
+    free.set()
+    slow.join()
+    assert found[0].digest == before.digest and found[0].report().exists()
+    last = run(data, keep="last")
+    assert sorted(path.name for path in Path("runs").iterdir()) == ["data", last.folder.name]
 
 
 def test_open_reads_runs_that_failed_or_were_stopped():
