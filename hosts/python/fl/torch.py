@@ -17,8 +17,8 @@
 On a processor the same spec and seed give the same bits, on any number of clients' threads: PyTorch
 itself uses one thread while it is called from here, and where a network draws at random while it
 trains (dropout), one client trains at a time, for all threads of a process draw from one generator.
-On a GPU nothing of that is promised: PyTorch's own kernels may add in another order. TF32 is off
-while a trainer computes.
+On a GPU nothing of that is promised: PyTorch's own kernels may add in another order. While a
+trainer computes, TF32 is off and PyTorch's default type is `torch.float32`.
 """
 
 from __future__ import annotations
@@ -648,21 +648,22 @@ class Trainer:
         return _state.save(held)
 
     def load_state(self, state: bytes):
-        held = _state.load(state)
-        self._take(held["model"])
-        self._begin()
-        if ("schedule" in held) != (self._schedule is not None):
-            raise Shape("this is the state of a trainer with another schedule")
-        own = [*self._steps.param_groups]
-        self._steps.load_state_dict(_as_tensors(held["steps"]))
-        # a schedule or a hook may know the groups themselves
-        for group, loaded in zip(own, self._steps.param_groups):
-            group.clear()
-            group.update(loaded)
-        self._steps.param_groups[:] = own
-        if self._schedule is not None:
-            self._schedule.load_state_dict(held["schedule"])
-        self._bring(held.get("beside", {}))
+        with _ONE:
+            held = _state.load(state)
+            self._take(held["model"])
+            self._begin()
+            if ("schedule" in held) != (self._schedule is not None):
+                raise Shape("this is the state of a trainer with another schedule")
+            own = [*self._steps.param_groups]
+            self._steps.load_state_dict(_as_tensors(held["steps"]))
+            # a schedule or a hook may know the groups themselves
+            for group, loaded in zip(own, self._steps.param_groups):
+                group.clear()
+                group.update(loaded)
+            self._steps.param_groups[:] = own
+            if self._schedule is not None:
+                self._schedule.load_state_dict(held["schedule"])
+            self._bring(held.get("beside", {}))
 
     def _bring(self, beside: dict[reachable.Path, Any]):
         self._brought = beside

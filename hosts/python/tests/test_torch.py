@@ -115,6 +115,19 @@ def test_pytorch_is_left_as_it_was():
     assert before[0] == after[0] and torch.equal(before[1], after[1]) and before[2] == after[2]
 
 
+def test_exact_a_default_type_of_the_session_changes_nothing():
+    use = {"parts.model": {"use": "torch-norm"}}
+    due = fl.run(QUICK / "fedavg.yaml", use, quiet=True).digest
+    torch.set_default_dtype(torch.float64)
+    try:
+        assert fl.run(QUICK / "fedavg.yaml", use, quiet=True).digest == due
+        stopped = fl.run(QUICK / "fedavg.yaml", use, quiet=True, stop_after=2)
+        assert torch.get_default_dtype() == torch.float64
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert fl.run(resume=stopped.folder, quiet=True).digest == due
+
+
 def test_exact_runs_beside_each_other_draw_what_they_draw_alone():
     use = {"parts.model": {"use": "torch-small", "dropout": 0.3}}
     alone = fl.run(QUICK / "fedavg.yaml", use, quiet=True).digest

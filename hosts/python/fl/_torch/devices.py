@@ -23,8 +23,9 @@ Trainer: TypeAlias = Any
 
 
 class _OneThread:
-    """PyTorch adds in the same order only on one thread. How many it uses is said once for a
-    process, so the first call says one, and the last says what was before."""
+    """PyTorch adds in the same order only on one thread, and its default type is that of new
+    parameters. Both are said once for a process, so the first call says one thread and 32-bit
+    floats, and the last says what was before."""
 
     def __init__(self):
         self.lock, self.calls = threading.Lock(), 0
@@ -32,7 +33,8 @@ class _OneThread:
     def __enter__(self):
         with self.lock:
             if self.calls == 0:
-                self.before = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled(), _exact()
+                self.before = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled(), _exact(), torch.get_default_dtype()
+                torch.set_default_dtype(torch.float32)
                 torch.use_deterministic_algorithms(True, warn_only=True)
             self.calls += 1
             if torch.get_num_threads() != 1:  # a thread asks for itself the first time
@@ -44,6 +46,7 @@ class _OneThread:
             if self.calls == 0:
                 torch.set_num_threads(self.before[0])
                 torch.use_deterministic_algorithms(self.before[1])
+                torch.set_default_dtype(self.before[3])
                 for holder, name, value in self.before[2]:
                     setattr(holder, name, value)
 
