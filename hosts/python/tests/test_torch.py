@@ -128,6 +128,42 @@ def test_exact_a_default_type_of_the_session_changes_nothing():
     assert fl.run(resume=stopped.folder, quiet=True).digest == due
 
 
+def test_close_a_loss_that_counts_its_calls_learns_as_in_plain_pytorch():
+    def warm(self, scores, target):
+        self.calls = getattr(self, "calls", 0) + 1
+        return nn.functional.cross_entropy(scores, target) * min(1, self.calls / 6)
+
+    def zeros():
+        net = nn.Linear(6, 2)
+        [nn.init.zeros_(p) for p in net.parameters()]
+        return net
+
+    @fl.trainer("torch-warms-up")
+    class _WarmsUp(fl.torch.Trainer):
+        """A loss that warms up over the first six steps."""
+
+        lr: Annotated[float, "Learning rate.", fl.between(gt=0)] = 0.5
+
+        def net(self):
+            return zeros()
+
+        def loss(self, scores, target, how):
+            return warm(self, scores, target)
+
+    x = np.random.default_rng(0).normal(size=(40, 6)).astype("float32")
+    y = (x[:, 0] > 0).astype(int)
+    spec = {"name": "warm", "protocol": {"use": "fedavg", "rounds": 3, "local": {"epochs": 2, "batch": 64}}}
+    spec["parts"] = {"model": {"use": "torch-warms-up"}, "aggregator": {"use": "mean"}}
+    made = fl.run(spec, data={"train": [(x, y)], "test": (x, y)}, quiet=True).model().arrays()["weight"]
+    net, plain = zeros(), type("Plain", (), {})()
+    steps = torch.optim.SGD(net.parameters(), 0.5)
+    for _ in range(6):
+        steps.zero_grad()
+        warm(plain, net(torch.from_numpy(x)), torch.from_numpy(y)).backward()
+        steps.step()
+    np.testing.assert_allclose(made, net.weight.detach().numpy(), atol=1e-5)
+
+
 def test_exact_runs_beside_each_other_draw_what_they_draw_alone():
     use = {"parts.model": {"use": "torch-small", "dropout": 0.3}}
     alone = fl.run(QUICK / "fedavg.yaml", use, quiet=True).digest
