@@ -184,8 +184,8 @@ def test_a_second_ctrl_c_does_not_wait_for_the_step(fedavg):
         """Never comes back, as it seems."""
 
         def aggregate(self, round, inbox):
-            os.kill(os.getpid(), signal.SIGINT)
-            os.kill(os.getpid(), signal.SIGINT)
+            for _ in range(0 if free.is_set() else 2):  # a copy answers once more
+                os.kill(os.getpid(), signal.SIGINT)
             while not free.wait(0.01):
                 os.kill(os.getpid(), signal.SIGINT)
             return inbox.mean()

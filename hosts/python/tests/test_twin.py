@@ -121,6 +121,34 @@ def test_a_part_that_draws_what_no_seed_reaches_is_an_error(fedavg):
             fl.run(fedavg, with_part("aggregator", "draws-fresh"), quiet=True)
 
 
+COUNTS = {"global": 0}
+
+
+@pytest.mark.parametrize("where", ["global", "class", "selector"])
+def test_a_part_that_keeps_something_elsewhere_is_an_error(fedavg, where):
+    class Elsewhere:
+        """Counts where no state of it is."""
+
+        times = 0
+
+        def count(self):
+            holder = type(self)
+            COUNTS["global"], holder.times = COUNTS["global"] + 1, holder.times + 1
+            return holder.times if where == "class" else COUNTS["global"]
+
+        def aggregate(self, round, inbox):
+            return {name: array / np.float32(self.count()) for name, array in inbox.mean().items()}
+
+        def select(self, round, pool):
+            return [self.count() % len(pool.clients)]
+
+    slot, role = ("cohort", fl.selector) if where == "selector" else ("aggregator", fl.aggregator)
+    role(f"counts-in-{where}")(Elsewhere)
+    for _ in range(2):
+        with pytest.raises(fl.RunError, match=r"gives other numbers: it keeps something that is no attribute of the part, such as in a global"):
+            fl.run(fedavg, with_part(slot, f"counts-in-{where}"), quiet=True)
+
+
 def test_a_part_that_loses_something_when_it_is_saved_is_an_error_with_its_name(fedavg):
     @fl.aggregator("loses-count")
     class Loses:

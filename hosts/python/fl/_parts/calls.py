@@ -471,5 +471,5 @@ def call(part, operation: int, text: str, messages: list, host):
         if operation in _CHANGES and (trainer or not _keep.own(part, "save")):
             _keep.pack(part)
     if operation in _CHANGES and not trainer and done is not None:
-        _twin.try_answer(part, _again, sys.modules[__name__], operation, text, messages, host)
+        _twin.try_answer(part, _again, sys.modules[__name__], operation, text, messages, host, done[1])
     return done

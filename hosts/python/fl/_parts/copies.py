@@ -228,6 +228,12 @@ def _lost(one: dict[reachable.Path, Any], other: dict[reachable.Path, Any]) -> s
 # ---- parts that do not learn
 
 
+def _on_card() -> bool:
+    """Might a part compute on a card, where last bits differ?"""
+    torch, jax = (sys.modules.get(name) for name in ("torch", "jax"))
+    return torch is not None and torch.cuda.is_initialized() or jax is not None and jax.default_backend() != "cpu"
+
+
 class _Still:
     """What a copy may ask of the program: noise of its own, and nothing that changes the run."""
 
@@ -253,15 +259,15 @@ class _Still:
         values[...] = self._noise.random(values.shape)
 
 
-def try_answer(part: Any, again: Callable, bridge: Any, operation: int, text: str, messages: list, host: Any) -> None:
-    """Lets copies of a part that keeps something answer what it has answered, unless that was done.
-    Raises `Differs` if one that was saved and loaded answers otherwise than one that was not, or
-    the same one otherwise."""
+def try_answer(part: Any, again: Callable, bridge: Any, operation: int, text: str, messages: list, host: Any, given: dict) -> None:
+    """Lets copies of a part answer what it has answered, unless that was done. Raises `Differs` if
+    one that was saved and loaded answers otherwise than one that was not, or the same one
+    otherwise. One that keeps nothing has `given` the answer of any copy."""
     place = (*key(part), operation)
-    if place in _FOUND or not (attributes.own(part, "save") or attributes._attributes(part)):
+    if place in _FOUND:
         return
     _FOUND[place] = Found()
-    name = bridge.operation_name(operation)
+    name, keeps = bridge.operation_name(operation), attributes.own(part, "save") or attributes._attributes(part)
 
     def copy(kept: dict) -> Any:
         made = again(part)
@@ -275,6 +281,20 @@ def try_answer(part: Any, again: Callable, bridge: Any, operation: int, text: st
         with generators.Section(Stream(still.key()).child("draws").seed):
             return {name: np.array(one) for name, one in bridge._OPERATIONS[operation][1](of, text, messages, still)[1].items()}
 
+    if not keeps:
+        if part._fl["role"] == "privacy" or _on_card():  # the noise of a copy is its own
+            return
+        try:
+            other = answer(copy({}))
+        except Exception:
+            return
+        if _differ(given, other):
+            del _FOUND[place]
+            raise Differs(
+                f"asked twice, with the same stream, its {name}() gives other numbers: it keeps something that is no attribute of the part, such as in "
+                f"a global or in its class, or draws from something that no seed reaches. Keep it on self, or write save() and load(state). {_DRAW}"
+            )
+        return
     try:
         one = copy(bridge._save(part)[1])
         answer(one)
