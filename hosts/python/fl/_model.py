@@ -21,7 +21,7 @@ class KeptModel:
 
     def __init__(self, folder: Path, file: str, data_dir=None, lasts=None):
         self._lasts = lasts  # a run folder that is there as long as anyone needs it
-        self._folder, self.name, self._data_dir = Path(folder), file, None if data_dir is None else os.fspath(data_dir)
+        self._folder, self.name, self._data_dir = Path(folder), file, None if data_dir is None else os.path.abspath(data_dir)
         self._opened: tuple[Any, Any] | None = None
 
     @property

@@ -95,7 +95,7 @@ class Results:
 
     @property
     def folder(self) -> Path:
-        """The run folder."""
+        """The run folder, absolute."""
         return Path(self.outcome["out"])
 
     @property
@@ -242,13 +242,15 @@ def _lines(path: Path) -> list[dict[str, Any]]:
 
 def read(outcome: dict[str, Any], notes: list[str]) -> Results:
     """The results of a run that has just ended."""
+    # absolute, for the working directory may change
+    outcome["out"] = str(Path(outcome["out"]).absolute())
     return Results(outcome, _rows(Path(outcome["out"])), notes)
 
 
 def open(folder) -> Results:
     """The results of a run from its folder. Of a run that failed or was stopped they are what was
     measured until then: `done` is false, and there is no digest."""
-    folder = Path(folder)
+    folder = Path(folder).absolute()
     try:
         summary = json.loads(_fl.run_text(folder / "outcome.json"))
         summary["outcome"]["out"] = str(folder)
