@@ -48,8 +48,8 @@ class Results:
 
     @property
     def digest(self) -> str:
-        """Of everything that was sent, answered, measured and kept: the same spec and seed have the
-        same."""
+        """Of everything that was sent, answered and kept, and of predictions for test rows: the same
+        spec and seed have the same."""
         return self.outcome["digest"]
 
     @property
