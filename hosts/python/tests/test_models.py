@@ -98,6 +98,11 @@ def test_a_frame_is_read_as_the_run_read_its_own():
         assert accuracy(results.model().predict(given), labels) == results.metrics["accuracy"]
 
 
+def test_a_tuple_of_clients_is_told_to_be_a_list():
+    with pytest.raises(fl.SpecError, match="make no array: .*; a list gives each client its own rows"):
+        run({"train": (rows(30, 1), rows(30, 2)), "test": rows(30, 3)})
+
+
 def test_each_client_keeps_its_own_model_by_number_and_by_name():
     inputs, labels = rows(50, 9)
     results = run({"train": clients(), "test": (inputs, labels), "public": rows(40, 5)[0]}, PUBLIC)

@@ -163,7 +163,12 @@ def _plain(value, where: str) -> np.ndarray:
 
 
 def _numbers(value, where: str) -> np.ndarray:
-    array = _plain(value, where)
+    try:
+        array = _plain(value, where)
+    except SpecError:
+        raise
+    except ValueError as error:
+        raise _wrong(where, f"the inputs, of type {type(value).__name__}, make no array: {error}; a list gives each client its own rows") from None
     if array.ndim < 2:
         raise _wrong(where, f"inputs of shape {list(array.shape)}; the first dimension is the rows, so there must be two at least")
     if array.dtype.kind not in "biuf":
@@ -353,7 +358,8 @@ def _hugging_face(data, where: str, options: _Options) -> _Arrays | _Table:
     rows = [*data[inputs]]
     if not rows:
         raise _wrong(where, "there are no rows")
-    made = _items([(row, 0) for row in rows], where, _Options(None, None, joined=options.joined))  # a row may be a list
+    # a row may be a list
+    made = _items([(row, 0) for row in rows], where, _Options(None, None, joined=options.joined))
     return _checked(made.inputs, None if labels is None else _labels(labels, where, options), where)
 
 
