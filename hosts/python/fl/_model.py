@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import tempfile
+import warnings
+from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +40,10 @@ class KeptModel:
             except ValueError as error:
                 raise RunError(f"{self.path}: {error}", str(self._folder)) from None
         return self._opened
+
+    @cached_property
+    def _of_run(self) -> _Run:
+        return _Run(self.path, self._folder)
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Its parameters, and running statistics, by name."""
@@ -76,34 +84,36 @@ class KeptModel:
         return part
 
     def predict(self, rows) -> np.ndarray:
-        """The scores of rows (logits), `rows x outputs`. `rows` is an array, scaled here as
+        """What the model says of rows, `rows x outputs`: scores (logits) of each class or label in
+        the order of the run's classes, as floats; where the label is a number, that number in its
+        own unit (`centre + spread * output`), as doubles.
+
+        `rows` are rows as `data=` of a run takes them; labels need not be there, and are not read.
+        Several inputs in a mapping stand in the order that they had in the run. A list is an array.
+        Of a run on a table (csv, jsonl) a frame has its columns. Arrays are scaled here as
         `normalise` of the spec says (pictures of bytes as the run's own) and put through its
         `features`, which takes the data of the run, with the channels of pictures where the run's
-        rows have them or in front, or, of a run on a table, a frame with its columns; labels need
-        not be there."""
+        rows have them or in front."""
         native, _ = self._native()
-        if _data._is_frame(rows):
-            return self._of_frame(rows)
-        array = _data._plain(rows, "rows")
-        array = np.ascontiguousarray(array, np.uint8 if array.dtype == np.uint8 else np.float32)
-        return np.array(native.predict(array))
+        run = self._of_run
+        read = run.rows(rows)
+        if isinstance(read, _data._Table):
+            return run.in_unit(self._of_table(native, run, read.columns))
+        run.compare(read.inputs)
+        return run.in_unit(native.predict(_floats_or_bytes(read.inputs)))
 
-    def _of_frame(self, frame) -> np.ndarray:
-        native, _ = self._native()
-        resolved = json.loads(_fl.check("spec", (self._folder / "spec.yaml").read_text(encoding="utf-8"), [], False)[0][0])
-        files = resolved["data"]["set"].get("files") if isinstance(resolved["data"]["set"], dict) else None
-        if files is None or next(iter(files["format"]), None) not in "csv" and "csv" not in str(files["format"]):
-            raise RunError(f"{self.path}: the run's rows were no table; give an array", str(self._folder))
-        columns = _data._columns(frame, "rows")
-        label = files.get("label")
-        if label is not None and label not in columns:
-            first = (files.get("classes") or _first_label(files, label))[0]
-            columns = columns | {label: [first] * len(frame)}
+    def _of_table(self, native, run: _Run, columns: dict[str, Any]):
+        columns = run.with_labels(columns)
         with tempfile.TemporaryDirectory() as folder:
-            made = _data._Files(Path(folder))
-            path = made.add("test", "all", "rows", _data._Table(columns, label))
-            given = [f"data.set.files.test={json.dumps(path)}", "data.set.files.holdout=null"]
-            return np.array(native.predict_tests(str(self._folder), given, self._data_dir))
+            path = str(Path(folder) / f"rows.{run.format}")
+            with open(path, "w", encoding="utf-8", errors="surrogatepass", newline="") as file:
+                run.write(file, columns)
+            given = [f"data.set.files.test={json.dumps(path)}", "data.set.files.holdout=null", "data.limit.test=null"]
+            if (own := run.data.get("test")) and (own["own"] == "files" or own["of"] == "all"):
+                given.append("data.test=null")
+            found = native.predict_tests(str(self._folder), given, self._data_dir)
+            run.warn_of_categories(given)
+        return found
 
     def save(self, file) -> Path:
         """Writes its parameters as a file of safetensors."""
@@ -125,13 +135,146 @@ def _fl_model(model: KeptModel):
         raise RunError(f"{model.path}: {error}", str(model._folder)) from None
 
 
-def _first_label(files: dict, label: str) -> list[str]:
-    """A class of the training rows, for rows that have none."""
-    import csv
+class _Run:
+    """What the folder of a run says of its rows."""
 
-    train = files["train"]
-    with open(train[0] if isinstance(train, list) else train, encoding="utf-8", newline="") as lines:
-        return [next(csv.DictReader(lines))[label]]
+    def __init__(self, path: Path, folder: Path):
+        self.path, self.folder, self.spec = path, folder, folder / "spec.yaml"
+        self.text = _fl.run_text(self.spec)
+        resolved, wrong = _fl.check(str(self.spec), self.text, [], False)
+        if resolved is None:
+            raise self.error(wrong[0])
+        self.data = json.loads(resolved[0])["data"]
+        self.meaning = json.loads(_fl.run_text(folder / "run.json")).get("meaning") or {}
+        of = self.data["set"]
+        self.files: dict[str, Any] = (of.get("files") if isinstance(of, dict) else None) or {}
+        self.format, self.how = _named(self.files.get("format"))
+        label = self.files.get("label")
+        self.label = label.get("column") if isinstance(label, dict) else label
+        """The column of the label."""
+        self.numbers = "Numbers" in self.meaning.get("task", {}).get("kind", ())
+
+    def error(self, text: str) -> RunError:
+        return RunError(f"{self.path}: {text}", str(self.folder))
+
+    @property
+    def is_table(self) -> bool:
+        return self.format in ("csv", "jsonl", "parquet")
+
+    def rows(self, given) -> _data._Arrays | _data._Table:
+        """Rows as those of a run are read."""
+        if isinstance(given, list):
+            given = _data._plain(given, "rows")
+        if isinstance(given, Mapping):
+            _data._refuse_splits(given, "rows")
+            if self.is_table:
+                raise self.error("the run's rows were a table; give a frame")
+            given = given, None
+        if isinstance(given, tuple) and len(given) == 2:
+            given = given[0], None
+        label = self.label if self.label in getattr(given, "column_names", ()) else None
+        options = _data._Options(label, None, findings=self.files.get("findings"), kind="number" if self.numbers else "class")
+        read = _data._rows(given, "rows", options)
+        if isinstance(read, _data._Table) and not self.is_table:
+            raise self.error("the run's rows were no table; give an array")
+        return read
+
+    def in_unit(self, outputs) -> np.ndarray:
+        """Outputs of a model in the unit of the label."""
+        found = np.array(outputs)
+        if scales := self.meaning.get("label"):
+            found = np.array([one["centre"] for one in scales]) + np.array([one["spread"] for one in scales]) * found
+        return found
+
+    # ---- arrays
+
+    def input_type(self) -> np.dtype | None:
+        """The type of the run's arrays, if the run's files say so."""
+        if self.format in ("idx", "images", "masks", "pairs"):
+            return np.dtype(np.uint8)
+        if self.format not in ("npy", "npz"):
+            return None
+        first = self.files["train"]
+        first = first[0] if isinstance(first, list) else first
+        try:
+            array = np.load(first["inputs"] if isinstance(first, dict) else first, mmap_mode="r", allow_pickle=False)
+            return (array if self.format == "npy" else array[self.how["inputs"]]).dtype
+        except (OSError, ValueError, KeyError, TypeError):
+            return None  # they are gone, or packed
+
+    def compare(self, inputs: np.ndarray):
+        """Warns of pictures that are divided by 255 where the run's were not, or the other way."""
+        if inputs.ndim < 3 or not inputs.size or (then := self.input_type()) is None:
+            return
+        if then == np.uint8 and inputs.dtype != np.uint8 and inputs.max() > 1:
+            said = f"the run's pictures were bytes, which fl divides by 255, and these are {inputs.dtype} up to {inputs.max():g}; give bytes (`rows.astype('uint8')`), or divide by 255"
+        elif then != np.uint8 and inputs.dtype == np.uint8:
+            said = f"the run's pictures were {then}, and these are bytes, which fl divides by 255; give {then}"
+        else:
+            return
+        warnings.warn(said, stacklevel=3)
+
+    # ---- tables
+
+    def with_labels(self, columns: dict[str, Any]) -> dict[str, Any]:
+        """Columns with a label that the run knows in each row, for labels need not be there."""
+        n = len(next(iter(columns.values()), ()))
+        findings = [str(name) for name in self.files.get("findings") or ()]
+        if self.label is not None and self.numbers:
+            one = self.meaning["label"][0]["centre"]
+        else:
+            one = next(iter(self.meaning.get("classes") or self.files.get("classes") or ()), None)
+        labels = dict.fromkeys(findings, "0") | ({} if self.label is None or findings else {str(self.label): one})
+        return columns | {name: [value] * n for name, value in labels.items()}
+
+    def write(self, file, columns: dict[str, Any]):
+        """Writes the columns in the format of the run's table."""
+        texts = {name: _data._texts(name, column, "rows") for name, column in columns.items()}
+        if self.format == "parquet":
+            raise self.error("the run's table is parquet, which fl does not write; frames are for runs on csv, jsonl or rows in memory")
+        if self.format == "jsonl":
+            truths = {name: {at for at, value in enumerate(column) if isinstance(value, (bool, np.bool_))} for name, column in columns.items()}
+            for at, row in enumerate(zip(*texts.values(), strict=True)):
+                cells = {name: text == "True" if at in truths[name] else text for name, text in zip(texts, row, strict=True)}
+                file.write(json.dumps(cells) + "\n")
+            return
+        names = [*texts]
+        if not self.how["header"]:
+            names = [str(at + 1) for at in range(len(texts))]
+            if {*names} != {*texts}:
+                raise self.error(f"the run's table has no names of columns; call those of the frame 1 to {len(names)}, by their places, with the label's")
+        lines = csv.writer(file, delimiter=self.how["separator"] or ",", lineterminator="\n")
+        lines.writerows([names] if self.how["header"] else [])
+        # a row of one empty field would be an empty line
+        lines.writerows(zip(*(texts[name] for name in names), strict=True) if len(names) != 1 else ([text or "NA"] for text in texts[names[0]]))
+
+    def warn_of_categories(self, given: list[str]):
+        """Warns of categories that the run has not seen, as a run does of those of test rows."""
+        if not any(" categories: " in how for _, how in self.meaning.get("columns", ())):
+            return
+        found, _ = _fl.check(str(self.spec), self.text, given, True)
+        for note in found[2] if found else ():
+            if note.startswith("test rows have categories"):
+                warnings.warn(note.removeprefix("test "), stacklevel=4)
+
+
+def _named(value) -> tuple[str | None, dict[str, Any]]:
+    """The name of a variant of a spec, and its settings."""
+    if isinstance(value, dict):
+        ((name, settings),) = value.items()
+        return name, settings or {}
+    return value, {}
+
+
+def _floats_or_bytes(inputs: np.ndarray) -> np.ndarray:
+    if inputs.dtype == np.uint8:
+        return np.ascontiguousarray(inputs)
+    with np.errstate(over="ignore"):
+        floats = np.ascontiguousarray(inputs, np.float32)
+    bad = np.argwhere(~np.isfinite(floats))
+    if len(bad):
+        raise _data._wrong(f"rows, row {bad[0][0]}", f"an input is {inputs[tuple(bad[0])]}; every input must be finite as a float of 32 bits")
+    return floats
 
 
 def names(folder: Path) -> list[str]:

@@ -98,9 +98,99 @@ def test_a_frame_is_read_as_the_run_read_its_own():
         assert accuracy(results.model().predict(given), labels) == results.metrics["accuracy"]
 
 
+def income():
+    pandas = pytest.importorskip("pandas")
+    draws = np.random.default_rng(0)
+    frame = pandas.DataFrame({"age": draws.integers(20, 70, 200), "job": draws.choice(["cook", "smith", "judge"], 200), "owns": draws.random(200) > 0.5})
+    frame["income"] = np.where((frame["age"] > 45) ^ (frame["job"] == "judge"), "high", "low")
+    return frame[:150], frame[150:]
+
+
+@pytest.mark.parametrize("how", ["jsonl", "csv", {"csv": {"separator": ";"}}, {"csv": {"header": False}}], ids=str)
+def test_frames_go_to_a_model_of_any_table_with_or_without_labels(how):
+    train, test = income()
+    header = how != {"csv": {"header": False}}
+    for name, frame in (("train", train), ("test", test)):
+        if how == "jsonl":
+            frame.to_json(f"{name}.table", orient="records", lines=True)
+        else:
+            frame.to_csv(f"{name}.table", index=False, header=header, sep=";" if header and how != "csv" else ",")
+    label = "income" if header else 4
+    files = {"format": how, "train": "train.table", "test": "test.table", "label": label}
+    data = {"set": {"files": files}, "clients": 2, "split": "iid", "limit": {"test": 40}}
+    model = fl.run({**SPEC, "data": data}, quiet=True).model()
+    same = run({"train": [train[:70], train[70:]], "test": test, "label": "income"}).model()
+    assert model.arrays()["weight"].shape == same.arrays()["weight"].shape
+    if not header:
+        with pytest.raises(fl.RunError, match="the run's table has no names of columns; call those of the frame 1 to"):
+            model.predict(test)
+        test = test.set_axis(["1", "2", "3", "4"], axis=1)
+    scores = model.predict(test)
+    assert scores.shape == (50, 2)
+    given = test.assign(**{str(label): "nothing known"})
+    np.testing.assert_array_equal(model.predict(given), scores)
+    np.testing.assert_array_equal(model.predict(given.drop(columns="income")) if header else scores, scores)
+    # the numbers of the table are read as such
+    numbers = model.arrays()
+    weight, bias = numbers["weight"], numbers["bias"]
+    columns = [test.iloc[:, 0], *(test.iloc[:, 1] == one for one in ("cook", "judge", "smith")), ~test.iloc[:, 2], test.iloc[:, 2]]
+    np.testing.assert_allclose(scores, np.stack(columns, 1).astype(float) @ weight + bias, rtol=1e-4, atol=1e-4)
+
+
+def test_a_frame_needs_no_findings_and_categories_that_no_row_had_are_told():
+    train, test = income()
+    results = run({"train": [train[:70], train[70:]], "test": test, "label": "income"})
+    with pytest.warns(UserWarning, match=r"^rows have categories that no row of a client has.*`job` in 50 of 50 \(`pilot`\)"):
+        results.model().predict(test.assign(job="pilot"))
+    several = [frame.assign(a=(frame["age"] > 45).astype(int), b=frame["owns"].astype(int)).drop(columns="income") for frame in (train, test)]
+    model = run({"train": [several[0][:70], several[0][70:]], "test": several[1], "findings": ["a", "b"]}).model()
+    np.testing.assert_array_equal(model.predict(several[1].drop(columns=["a", "b"])), model.predict(several[1]))
+
+
+def test_rows_to_predict_are_read_as_those_of_a_run():
+    inputs, labels = rows(50, 9)
+    model = run({"train": clients(), "test": (inputs, labels)}).model()
+    scores = model.predict(inputs)
+    pairs = [*zip(inputs, labels, strict=True)]
+    dataset = type("Pairs", (), {"__len__": lambda _: len(pairs), "__getitem__": lambda _, at: pairs[at]})()
+    for given in ((inputs, labels), (inputs, None), dataset, {"one": inputs[:, :1], "others": inputs[:, 1:]}, inputs.tolist(), inputs.astype(float)):
+        np.testing.assert_array_equal(model.predict(given), scores)
+    for wrong in (np.nan, np.inf, 1e39):
+        bad = inputs.astype(float)
+        bad[7, 2] = wrong
+        with pytest.raises(fl.SpecError, match="rows, row 7: an input is"):
+            model.predict(bad)
+    with pytest.raises(fl.SpecError, match="it has the splits train, test"):
+        model.predict({"train": inputs, "test": inputs})
+    frame = pytest.importorskip("pandas").DataFrame(inputs)
+    with pytest.raises(fl.RunError, match="the run's rows were no table; give an array"):
+        model.predict(frame)
+    train, test = income()
+    of_table = run({"train": [train[:70], train[70:]], "test": test, "label": "income"}).model()
+    with pytest.raises(fl.RunError, match="the run's rows were a table; give a frame"):
+        of_table.predict({"age": test["age"], "owns": test["owns"]})
+
+
 def test_a_tuple_of_clients_is_told_to_be_a_list():
     with pytest.raises(fl.SpecError, match="make no array: .*; a list gives each client its own rows"):
         run({"train": (rows(30, 1), rows(30, 2)), "test": rows(30, 3)})
+
+
+def test_pictures_of_another_type_than_the_runs_are_told(recwarn):
+    pictures = np.random.default_rng(0).integers(0, 256, (60, 6, 6), np.uint8)
+    light = (pictures.reshape(60, -1).mean(1) > 127).astype(int)
+    of_bytes = run({"train": [(pictures, light)] * 2, "test": (pictures, light)}).model()
+    of_floats = run({"train": [(pictures[:, None] / 255, light)] * 2, "test": (pictures[:, None] / 255, light)}).model()
+    recwarn.clear()
+    scores = of_bytes.predict(pictures)
+    np.testing.assert_allclose(of_bytes.predict(pictures[:, None] / 255), scores, rtol=1e-5, atol=1e-6)
+    of_floats.predict(pictures[:, None] / 255)
+    assert not recwarn.list
+    for kind in ("int64", "float32"):
+        with pytest.warns(UserWarning, match=f"the run's pictures were bytes, which fl divides by 255, and these are {kind} up to 255"):
+            of_bytes.predict(pictures[:, None].astype(kind))
+    with pytest.warns(UserWarning, match="the run's pictures were float64, and these are bytes"):
+        of_floats.predict(pictures)
 
 
 def test_each_client_keeps_its_own_model_by_number_and_by_name():

@@ -85,10 +85,21 @@ def test_close_a_trainer_in_python_learns_a_number_as_the_linked_one(loss):
     assert set(linked.metrics) == set(own.metrics) >= {"rmse", "mae", "r2"}
     for name, value in linked.metrics.items():
         assert own.metrics[name] == pytest.approx(value, rel=1e-5), name
-    # errors are in the number's own unit
-    scores = own.model("model").predict(TEST[0])[:, 0]
-    found = np.sqrt(np.mean((scores * SCALE["spread"] + SCALE["centre"] - TEST[1]) ** 2))
+    # errors and what a kept model says are in the number's own unit
+    said = own.model("model").predict(TEST[0])
+    assert said.shape == (60, 1) and said.dtype == np.float64
+    found = np.sqrt(np.mean((said[:, 0] - TEST[1]) ** 2))
     assert own.metrics["rmse"] == pytest.approx(found, rel=1e-5)
+
+
+def test_close_a_kept_model_says_numbers_in_a_unit_that_fl_found_and_of_frames():
+    pandas = pytest.importorskip("pandas")
+    spec = {"name": "n", "protocol": {"use": "fedavg", "rounds": 3, "local": {"epochs": 3, "batch": 100}}, "parts": {"model": {"use": "linear", "lr": 0.2}, "aggregator": {"use": "mean"}}}
+    frames = [pandas.DataFrame(x).rename(columns=str).assign(price=1000 * y + 5e6) for x, y in (rows(40, 1), rows(40, 2), TEST)]
+    results = fl.run(spec, data={"train": frames[:2], "test": frames[2], "label": {"column": "price", "kind": "number"}}, quiet=True)
+    for given in (frames[2], frames[2].drop(columns="price"), frames[2].assign(price=None)):
+        off = results.model().predict(given)[:, 0] - frames[2]["price"]
+        assert results.metrics["rmse"] == pytest.approx(np.sqrt(np.mean(off**2)), rel=1e-4)
 
 
 def test_close_many_rounds_of_it_are_least_squares():
