@@ -243,6 +243,16 @@ def test_a_mod_releases_the_change_and_keeps_its_price(identity):
     Strategy("mean", **quiet).start(loud, first, num_rounds=2)
     price = fl.make("rdp", delta=1e-5)(spent(loud.contexts[3]))
     assert 0.5 < price["epsilon"] < 20
+    # an array of another shape is no change of what was sent
+    wide = ArrayRecord({"w": Array(np.zeros((2, 4), np.float32))})
+
+    def row(message, context, call_next):
+        reply = call_next(message, context)
+        reply.content["arrays"] = ArrayRecord({"w": Array(reply.content["arrays"]["w"].numpy()[:, :1].copy())})
+        return reply
+
+    with pytest.raises(fl.RunError, match=r"the reply's `w` has shape \[2, 1\], and the message's \[2, 4\]"):
+        Strategy("mean", **quiet).start(LocalGrid(training, mods=[row, noisy]), wide, num_rounds=1)
     # what no mechanism prices does not go
     with pytest.raises(fl.RunError, match="leave out batches"):
         record = ArrayRecord({"w": Array(np.zeros(4, np.float32)), "batches": Array(np.array([1]))})

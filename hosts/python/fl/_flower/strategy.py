@@ -151,6 +151,9 @@ def mod(name: str, *, seed: int | None = None, **settings: Any) -> Callable[[Mes
         rest = [name for name in trained if name not in after]
         if rest:
             raise RunError(f"the reply has arrays that are no floats, and no mechanism gives them a price: leave out {', '.join(rest)}")
+        for name, array in after.items():
+            if array.shape != before[name].shape:
+                raise RunError(f"the reply's `{name}` has shape {list(array.shape)}, and the message's {list(before[name].shape)}, so nothing says what training has changed")
         change = part({name: after[name].astype(np.float32) - before[name].astype(np.float32) for name in before})
         made = {name: (before[name].astype(np.float32) + change[name]).astype(after[name].dtype) for name in before}
         reply.content[key] = ArrayRecord({name: Array(np.ascontiguousarray(made[name])) for name in trained})
