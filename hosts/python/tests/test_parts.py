@@ -198,6 +198,15 @@ def test_what_is_lent_cannot_be_written(fedavg):
         fl.run(fedavg, with_part("aggregator", "writes"), quiet=True)
 
 
+def test_weights_of_a_mean_are_one_for_each_message(fedavg):
+    def keyed(inbox):
+        return inbox.mean({mail.sender: mail.weight for mail in inbox})
+
+    aggregator("keyed-weights", keyed)
+    with pytest.raises(fl.RunError, match="weights must be one for each message in order, got a dict"):
+        fl.run(fedavg, with_part("aggregator", "keyed-weights"), quiet=True)
+
+
 def test_an_exception_tells_the_part_and_the_lines_it_came_through(fedavg):
     def helper(inbox):
         return {"w": 1 / 0}

@@ -6,7 +6,7 @@ import dataclasses
 import hashlib
 import json
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import contextmanager
 from typing import Any, overload
 
@@ -179,7 +179,9 @@ class Inbox(Sequence[Mail]):
 
     def mean(self, weights=None) -> dict[str, np.ndarray]:
         """The weighted mean by name, as the aggregator `mean` has it, bit by bit: by the messages'
-        weights, or by these."""
+        weights, or by these, one for each message in order."""
+        if isinstance(weights, (Mapping, Set)):
+            raise TypeError(f"weights must be one for each message in order, got a {type(weights).__name__}; of a mapping by sender give `[weights[mail.sender] for mail in inbox]`")
         weights = [message[1] for message in self._messages] if weights is None else [float(w) for w in weights]
         return {name: np.asarray(owner) for name, owner in self._host.mean(weights).items()}
 
