@@ -198,6 +198,72 @@ def test_what_is_lent_cannot_be_written(fedavg):
         fl.run(fedavg, with_part("aggregator", "writes"), quiet=True)
 
 
+@fl.trainer("writes-what-it-is-sent")
+class Writes:
+    """A linear trainer whose `set_params` writes into what it is sent."""
+
+    how: str = ""
+
+    def setup(self, stream):
+        self.w = np.zeros((int(np.prod(self.task.input)), self.task.outputs), np.float32)
+
+    def fit(self, x, target, how, stream):
+        return 1, 0.0
+
+    def predict(self, x):
+        return x.reshape(len(x), -1) @ self.w
+
+    def params(self):
+        return {"w": self.w}
+
+    def set_params(self, params):
+        w = __import__("torch").from_numpy(params["w"])
+        w = w.clone() if self.how == "copy" else w
+        self.w = w.add_(1).numpy().copy()
+
+    def save(self):
+        return self.w.tobytes()
+
+    def load(self, state):
+        self.w = np.frombuffer(state, np.float32).reshape(self.w.shape).copy()
+
+
+@pytest.mark.filterwarnings("ignore:The given NumPy array is not writable")
+def test_what_others_are_lent_too_cannot_be_written_past_numpy(fedavg):
+    torch = pytest.importorskip("torch")
+
+    def writes(inbox):
+        torch.from_numpy(inbox[1]["weight"]).add_(1)
+        return inbox.mean()
+
+    aggregator("writes-past-numpy", writes)
+    for part, what in ((with_part("aggregator", "writes-past-numpy"), r"its aggregate\(\) has written into the array `weight`"), (with_part("model", "writes-what-it-is-sent"), r"its set_params\(\) has written into the array `w`")):
+        for _ in range(2):  # it is said each time
+            with pytest.raises(fl.RunError, match=f"TypeError: {what}, which is lent.*torch.from_numpy") as error:
+                fl.run(fedavg, part, quiet=True)
+            assert "contextlib" not in str(error.value)
+    assert fl.run(fedavg, with_part("model", "writes-what-it-is-sent", how="copy"), quiet=True).done
+
+    @fl.protocol("writes-a-request")
+    class Asks:
+        """One round in which a client writes into what all are sent."""
+
+        model = fl.slot("trainer", "What clients train.", shared_parameters=True, at_server=True)
+        mean = fl.slot("aggregator", "Combines.", "params")
+
+        @fl.exchange("parameters", into=mean)
+        def ask(self, client, params):
+            torch.from_numpy(params["weight"]).add_(1)
+            return {name: np.array(value) for name, value in params.items()}
+
+        def lead(self, server):
+            server.once("ask", lambda server, round: server.run(self.ask, server.model(self.model).params()))
+
+    spec = {"name": "p", "data": fedavg["data"], "protocol": {"use": "writes-a-request"}, "parts": {"model": {"use": "linear"}, "mean": {"use": "mean"}}}
+    with pytest.raises(fl.RunError, match="the exchange `parameters` has written into the array `weight`"):
+        fl.run(spec, quiet=True)
+
+
 def test_weights_of_a_mean_are_one_for_each_message(fedavg):
     def keyed(inbox):
         return inbox.mean({mail.sender: mail.weight for mail in inbox})

@@ -7,6 +7,7 @@ import dataclasses
 import json
 import math
 import sys
+import zlib
 from collections.abc import Mapping
 from contextlib import contextmanager
 from types import SimpleNamespace
@@ -461,13 +462,40 @@ def _guarded(part, operation: int, host):
         _DRAWS[key] = _DRAWS.get(key, False) or bool(section.moved) or getattr(part, "draws", None) is True
 
 
+# the kinds of calls that have left what they were lent as it was
+_LEFT: set[tuple] = set()
+
+
+class _Lent:
+    """Raises an error if the first call of a kind writes into arrays that it is lent, for others
+    get the same. PyTorch and others write into memory that is read-only for NumPy."""
+
+    def __init__(self, part, operation: int, text: str, messages: list):
+        of = part.fold if isinstance(part, _Fold) else part
+        exchange = part._fl["role"] == "protocol" and operation == 82
+        self.who = f"the exchange `{json.loads(text)['label']}`" if exchange else f"its {operation_name(operation)}()"
+        self.key = (type(of), *(_twin.key(of) if "_fl_made" in getattr(of, "__dict__", ()) else ()), operation, self.who)
+        self.lent = [] if self.key in _LEFT else [(name, array, zlib.crc32(array)) for message in messages for name, array in message[3].items()]
+
+    def check(self) -> None:
+        for name, array, before in self.lent:
+            if zlib.crc32(array) != before:
+                raise TypeError(
+                    f"{self.who} has written into the array `{name}`, which is lent, so others would get other numbers: copy it first "
+                    "(`array.copy()`, `torch.from_numpy(array).clone()`)"
+                )
+        _LEFT.add(self.key)
+
+
 def call(part, operation: int, text: str, messages: list, host):
     """`None`: there is no such operation. Otherwise a text, arrays, and a new part."""
     if (found := _OPERATIONS.get(operation)) is None:
         return None
     trainer = part._fl["role"] == "trainer"
     with _guarded(part, operation, host):
+        lent = _Lent(part, operation, text, messages)
         done = found[1](part, text, messages, host)
+        lent.check()
         if operation in _CHANGES and (trainer or not _keep.own(part, "save")):
             _keep.pack(part)
     if operation in _CHANGES and not trainer and done is not None:
