@@ -338,6 +338,8 @@ class Live:
         event = json.loads(text)
         kind = event.pop("event")
         given = step_report(event) if kind == "step" else event
+        if kind == "begin":
+            given["folder"] = os.path.abspath(given["folder"])  # as that of the results
         with self._lock:
             for sink in [*self.sinks]:
                 try:
