@@ -78,7 +78,7 @@ pub fn accuracy(scores: ArrayView2<'_, f32>, labels: &[u32]) -> f64 {
 
 /// Returns the area under the ROC curve: the probability that a positive scores above a negative,
 /// ties counting half (Mann-Whitney). Labels are 1, 0, or -1 for unknown (left out). `None` without
-/// positives or without negatives, or if a score is NaN.
+/// positives or without negatives, and NaN if a score is.
 pub fn auc(
     scores: impl IntoIterator<Item = f32>,
     labels: impl IntoIterator<Item = i8>,
@@ -92,8 +92,11 @@ pub fn auc(
     known.sort_by(|a, b| a.0.total_cmp(&b.0));
     let positives = known.iter().filter(|(_, p)| *p).count();
     let negatives = known.len() - positives;
-    if positives == 0 || negatives == 0 || known.iter().any(|(score, _)| score.is_nan()) {
+    if positives == 0 || negatives == 0 {
         return None;
+    }
+    if known.iter().any(|(score, _)| score.is_nan()) {
+        return Some(f64::NAN);
     }
     let (mut below, mut wins) = (0usize, 0.0);
     for tied in known.chunk_by(|a, b| a.0 == b.0) {
@@ -309,9 +312,11 @@ crate::measures!(of_numbers, names_of_numbers);
 /// [`psnr`]. For numbers it is the root of the mean squared error, which is better the lower it is
 /// ([`lower_is_better`]).
 ///
+/// `None` if no label has both positives and negatives.
+///
 /// # Errors
-/// If scores and examples differ in number, or no label has both positives and negatives.
-pub fn score(scores: ArrayView2<'_, f32>, examples: &Examples) -> Result<f64> {
+/// If scores and examples differ in number.
+pub fn score(scores: ArrayView2<'_, f32>, examples: &Examples) -> Result<Option<f64>> {
     ensure!(
         scores.nrows() == examples.len() && !examples.is_empty(),
         "{} predictions for {} examples",
@@ -319,7 +324,7 @@ pub fn score(scores: ArrayView2<'_, f32>, examples: &Examples) -> Result<f64> {
         examples.len()
     );
     if let Some(classes) = examples.classes() {
-        return Ok(accuracy(scores, &classes));
+        return Ok(Some(accuracy(scores, &classes)));
     }
     if let Some(truth) = examples.masks() {
         let classes = truth.classes();
@@ -333,18 +338,16 @@ pub fn score(scores: ArrayView2<'_, f32>, examples: &Examples) -> Result<f64> {
         let images = truth.of();
         let images = images.rows().into_iter().zip(predicted.rows());
         let each = images.map(|(t, p)| dice(t, p, classes));
-        return Ok(each.sum::<f64>() / examples.len() as f64);
+        return Ok(Some(each.sum::<f64>() / examples.len() as f64));
     }
     if let Some(truth) = examples.images() {
-        return psnr(truth.values().view(), scores);
+        return psnr(truth.values().view(), scores).map(Some);
     }
     if let Some(truth) = examples.numbers() {
-        return Ok(truth.errors(scores)?.rmse);
+        return Ok(Some(truth.errors(scores)?.rmse));
     }
     let findings = examples.multi_label().unwrap_or_default();
-    mauc(scores, findings.view())
-        .1
-        .ok_or_else(|| anyhow::anyhow!("no label has both positive and negative examples"))
+    Ok(mauc(scores, findings.view()).1)
 }
 
 /// The most classes that [`confusion`] counts: its size is their square.
@@ -473,8 +476,10 @@ mod tests {
         };
         let examples = Examples::all(inputs.into(), labels.into()).unwrap();
         assert_eq!(confusion(scores.view(), &examples), [[0, 0], [0, 1]]);
-        assert_eq!(score(scores.view(), &examples).unwrap(), 1.0 / 3.0);
-        assert_eq!(auc([nan, 0.1], [1, 0]), None);
+        let third = Some(1.0 / 3.0);
+        assert_eq!(score(scores.view(), &examples).unwrap(), third);
+        assert!(auc([nan, 0.1], [1, 0]).is_some_and(f64::is_nan));
+        assert_eq!(auc([nan, 0.1], [1, 1]), None);
     }
 
     #[test]

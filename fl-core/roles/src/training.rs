@@ -75,7 +75,7 @@ pub struct Evaluation {
     /// Number of test rows.
     pub rows: usize,
     /// [`metrics::score`]
-    pub score: f64,
+    pub score: Option<f64>,
     /// Digest of all predictions. Two models may share a score, but hardly the predictions.
     pub digest: [u8; 32],
     /// [`metrics::confusion`]

@@ -14,9 +14,9 @@ pub struct WorseThanAlone {
     pub name: String,
     /// The clients that have a score in both runs.
     pub clients: usize,
-    /// Those whose score is worse than alone.
+    /// Those whose score is worse than alone, or no number because their model diverged.
     pub worse: usize,
-    /// The mean of their losses, above 0; 0 if there are none.
+    /// The mean of their losses, above 0; 0 if there are none, and NaN if a model diverged.
     pub loss: f64,
 }
 
@@ -42,7 +42,9 @@ impl Display for WorseThanAlone {
         let (worse, of) = (self.worse, self.clients);
         let [rate, size, burden] = self.numbers();
         write!(f, "{worse} of {of} clients ({:.0} %)", 100.0 * rate)?;
-        if worse > 0 {
+        if self.loss.is_nan() {
+            f.write_str(", of which some have diverged")?;
+        } else if worse > 0 {
             let (size, burden) = (number(size), number(burden));
             write!(f, ", by {size} in the mean, {burden} over all clients")?;
         }
@@ -71,6 +73,24 @@ fn other_data(alone: &Run, run: &Run) -> Option<String> {
     named.or(number)
 }
 
+/// Returns the last measurement of this score of each client: that of its own model, or of the
+/// server's on its own test rows. Of two in one step it is the first.
+pub(crate) fn last_of_each<'r>(run: &'r Run, score: &str) -> Option<&'r Metric> {
+    let last = |of: &str| {
+        let name = format!("{of}.{score}");
+        let found = run.metrics.iter().enumerate();
+        let found = found.rev().find(|(_, metric)| *metric.name == *name);
+        found.filter(|(_, metric)| !metric.each().is_empty())
+    };
+    match (last("clients"), last("own")) {
+        // a record has no steps, and the scores of the last alone
+        (Some((at, clients)), Some((then, own))) if then > at && own.step != clients.step => {
+            Some(own)
+        }
+        (clients, own) => Some(clients.or(own)?.1),
+    }
+}
+
 /// Compares the last scores of each client with those of a run of `solo`: those of its own model,
 /// or those of the server's model on its own test rows, whichever was measured last.
 ///
@@ -92,21 +112,22 @@ pub fn worse_than_alone(alone: &Run, run: &Run) -> Result<Vec<WorseThanAlone>, S
         let Some(score) = score.filter(|score| is_score(score) && !score.contains('.')) else {
             continue;
         };
-        let Some(found) = run.last_of_each(score) else {
+        let Some(found) = last_of_each(run, score) else {
             continue;
         };
+        // a client's score, which is no number if its model diverged
         let scores = |run: &Run, metric: &Metric| -> BTreeMap<String, f64> {
             let each = run.clients_of(metric).into_iter().zip(metric.each());
-            each.filter_map(|(id, score)| Some((id, (*score)?)))
+            each.map(|(id, score)| (id, score.unwrap_or(f64::NAN)))
                 .collect()
         };
         let (own, here) = (scores(alone, metric), scores(run, found));
         let sign = if lower_is_better(score) { -1.0 } else { 1.0 };
-        let losses = own
-            .iter()
-            .filter_map(|(id, own)| Some(sign * (own - here.get(id)?)));
-        let losses: Vec<f64> = losses.filter(|loss| loss.is_finite()).collect();
-        let worse: Vec<f64> = losses.iter().copied().filter(|loss| *loss > 0.0).collect();
+        let known = own.iter().filter(|(_, own)| own.is_finite());
+        let losses = known.filter_map(|(id, own)| Some(sign * (own - here.get(id)?)));
+        let losses: Vec<f64> = losses.collect();
+        let worse = losses.iter().filter(|loss| **loss > 0.0 || loss.is_nan());
+        let worse: Vec<f64> = worse.copied().collect();
         all.push(WorseThanAlone {
             name: found.name.to_string(),
             clients: losses.len(),

@@ -215,7 +215,7 @@ mod tests {
         assert!((of("object-dice").unwrap() - due).abs() < 1e-9);
         // 2 shared of a union of 3, and 2 pixels of the object without a partner
         assert!((of("aji").unwrap() - 0.4).abs() < 1e-9);
-        let score = metrics::score(scores.view(), &own).unwrap();
+        let score = metrics::score(scores.view(), &own).unwrap().unwrap();
         assert!((score - (6.0 / 7.0 + 1.0) / 2.0).abs() < 1e-9);
 
         let all = measure(scores.view(), &examples(truth, None)).unwrap();

@@ -18,6 +18,9 @@ use sha2::{Digest as _, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+/// Why a model has no score.
+const NO_SCORE: &str = "no label has both positive and negative examples";
+
 /// Called with each client's score.
 type EachScore<'a> = &'a mut dyn FnMut(ClientId, Result<Evaluation>) -> Result<()>;
 
@@ -97,7 +100,7 @@ impl RunState<'_> {
     }
 
     /// Records the scores of models on the test rows of each client. If these rows are the clients'
-    /// own, scores that are no numbers are left out (there may be no row of a label), and the mean
+    /// own, scores that are undefined are left out; otherwise such a score is an error. The mean
     /// over rows, the mean of the worst tenth of the clients ("worst 10 %" of Li et al. 2020,
     /// q-FedAvg) and the best score are recorded too.
     fn measured_each(
@@ -111,14 +114,19 @@ impl RunState<'_> {
             .iter()
             .fold(Vec::new(), |sum, (_, one)| plus(sum, one));
         let own = self.host.own_tests();
-        let mut known = scored.to_vec();
+        let mut known = Vec::new();
+        for (id, one) in scored {
+            match one.score {
+                Some(score) => known.push((*id, one.rows, score)),
+                None => ensure!(own, NO_SCORE),
+            }
+        }
         if own {
-            known.retain(|(_, one)| one.score.is_finite());
             self.warn_of_partial(round, &format!("{of}.{score}"), known.len(), scored.len());
         }
-        let weighed = known.iter().map(|(_, one)| (one.rows as f64, one.score));
+        let weighed = known.iter().map(|(_, rows, score)| (*rows as f64, *score));
         let weighed: Vec<(f64, f64)> = weighed.collect();
-        let each = known.iter().map(|(id, one)| (*id, one.score)).collect();
+        let each = known.iter().map(|(id, _, score)| (*id, *score)).collect();
         let metric = Metric {
             confusion,
             ..Metric::of_each(round, &format!("{of}.{score}"), each)
@@ -279,7 +287,7 @@ impl Results for RunState<'_> {
         self.extend_digest(name, &scored.digest);
         let metric = Metric {
             confusion: scored.confusion,
-            ..Metric::of(round, name, scored.score)
+            ..Metric::of(round, name, scored.score.context(NO_SCORE)?)
         };
         self.measured(metric)?;
         for (name, value) in &scored.further {
@@ -354,7 +362,8 @@ impl Results for RunState<'_> {
             let all: Vec<_> = scored.iter().map(|(id, one)| (*id, one)).collect();
             self.measured_each(round, "clients", &all)?;
             self.further(round, &all)?;
-            let score = |id: &ClientId| scored.get(id).map_or(f64::NAN, |one| one.score);
+            let score =
+                |id: &ClientId| scored.get(id).and_then(|one| one.score).unwrap_or(f64::NAN);
             return Ok(clients.iter().map(score).collect());
         }
         // clients with one model and one test set have one score
@@ -390,7 +399,8 @@ impl Results for RunState<'_> {
         let all: Vec<_> = all.collect();
         self.measured_each(round, "clients", &all)?;
         self.further(round, &all)?;
-        Ok(all.iter().map(|(_, one)| one.score).collect())
+        let score = |(_, one): &(ClientId, &Evaluation)| one.score.unwrap_or(f64::NAN);
+        Ok(all.iter().map(score).collect())
     }
 
     fn record_each(&mut self, round: &Round, name: &str, each: Vec<f64>) -> Result<()> {
@@ -458,7 +468,7 @@ impl Results for RunState<'_> {
 
 /// Returns the [`OWN_STATISTICS`] of (rows, score) of some clients. `errors` tells whether the
 /// scores are roots of mean squared errors: then the mean over rows is the root of the mean of
-/// their squares, and a lower one is better.
+/// their squares, and a lower one is better. NaN is the worst.
 fn statistics(mut of: Vec<(f64, f64)>, errors: bool) -> [f64; 3] {
     let power = |score: f64| if errors { score * score } else { score };
     let (rows, sum) = of.iter().fold((0.0, 0.0), |(rows, sum), (n, score)| {
@@ -466,10 +476,15 @@ fn statistics(mut of: Vec<(f64, f64)>, errors: bool) -> [f64; 3] {
     });
     let mean = sum / rows;
     let over_rows = if errors { mean.sqrt() } else { mean };
-    of.sort_by(|a, b| a.1.total_cmp(&b.1));
-    if errors {
-        of.reverse();
-    }
+    let sign = if errors { -1.0 } else { 1.0 };
+    let good = |score: f64| {
+        if score.is_nan() {
+            f64::NEG_INFINITY
+        } else {
+            sign * score
+        }
+    };
+    of.sort_by(|a, b| good(a.1).total_cmp(&good(b.1)));
     let worst = &of[..of.len().div_ceil(10)];
     let worst = worst.iter().map(|(_, score)| score).sum::<f64>() / worst.len() as f64;
     [over_rows, worst, of[of.len() - 1].1]

@@ -156,7 +156,8 @@ pub fn attack_answers(options: &SubstituteOptions, run: &AttackRun<'_>) -> Resul
         found.push(ModelResult {
             model: name,
             answers,
-            accuracy: metrics::score(ours.view(), &data.test)?,
+            accuracy: metrics::score(ours.view(), &data.test)?
+                .context("the test rows define no score")?,
             agreement: agreement(ours.view(), theirs.view()),
             inversion,
         });

@@ -317,7 +317,7 @@ fn a_late_reply_is_not_taken_for_that_of_another_request() {
             RequestKind::Score { slot, .. } => AnswerKind::Evaluation(Evaluation {
                 rows: 1,
                 further: Vec::new(),
-                score: f64::from(u8::from(slot == "second")),
+                score: Some(f64::from(u8::from(slot == "second"))),
                 digest: [0; 32],
                 confusion: Vec::new(),
             }),
@@ -346,7 +346,7 @@ fn a_late_reply_is_not_taken_for_that_of_another_request() {
         });
         score.unwrap();
     }
-    assert_eq!(scores, [0.0, 1.0]);
+    assert_eq!(scores, [Some(0.0), Some(1.0)]);
 }
 
 #[test]
