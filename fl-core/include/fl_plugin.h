@@ -33,6 +33,8 @@ extern "C" {
 #define FL_SHAPE 5
 /* The part does not have an ability that was asked for. */
 #define FL_LACKS 6
+/* Numbers are no longer finite, such as those of a training. */
+#define FL_DIVERGED 7
 
 /* Noise follows the run's seed. */
 #define FL_SEEDED 0u

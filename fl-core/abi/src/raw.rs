@@ -23,6 +23,8 @@ pub const FL_UNPRICED: i32 = 4;
 pub const FL_SHAPE: i32 = 5;
 /// The part does not have an ability that was asked for.
 pub const FL_LACKS: i32 = 6;
+/// Numbers are no longer finite, such as those of a training.
+pub const FL_DIVERGED: i32 = 7;
 
 /// Noise follows the run's seed.
 pub const FL_SEEDED: u32 = 0;

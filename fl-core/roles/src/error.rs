@@ -68,6 +68,9 @@ pub enum Problem {
     /// A part lacks an ability that a protocol needs.
     #[error("{0}")]
     Lacks(String),
+    /// The numbers of a training are no longer finite.
+    #[error("{0}")]
+    Diverged(String),
 }
 
 /// Names the first of these, at most `most`, and counts the others: `a, b and 3 more`.

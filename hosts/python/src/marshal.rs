@@ -4,7 +4,7 @@ use crate::buffer::Buffer;
 use crate::library::PythonPart;
 use anyhow::anyhow;
 use fl_core::Problem;
-use fl_core::abi::raw::{FL_LACKS, FL_SHAPE, FL_UNPRICED};
+use fl_core::abi::raw::{FL_DIVERGED, FL_LACKS, FL_SHAPE, FL_UNPRICED};
 use fl_core::abi::{Host, Input};
 use fl_core::message::View;
 use ndarray::{ArrayView, ArrayViewD, IxDyn, ShapeBuilder};
@@ -50,6 +50,7 @@ pub fn explained(py: Python<'_>, host: &Host<'_>, error: &PyErr) -> anyhow::Erro
         FL_UNPRICED => Problem::Unpriced(text).into(),
         FL_SHAPE => Problem::Shape(text).into(),
         FL_LACKS => Problem::Lacks(text).into(),
+        FL_DIVERGED => Problem::Diverged(text).into(),
         _ => anyhow!(text),
     }
 }

@@ -185,6 +185,9 @@ impl NodeData {
                 at: 0,
                 value: "no number".into(),
             },
+            Some(Problem::Diverged(_)) => {
+                Problem::Diverged("its training diverged; its node's log says how".into())
+            }
             Some(Problem::Lacks(text)) => Problem::Lacks(text.clone()),
             Some(Problem::Interrupted(_)) => {
                 Problem::Interrupted("its program was to stop before it answered".into())

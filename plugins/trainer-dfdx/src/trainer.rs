@@ -303,16 +303,12 @@ impl ScoredBatch {
         });
         let of_features = of_features.transpose()?;
         loss += of_features.as_ref().map_or(0.0, |term| term.loss);
-        if !loss.is_finite() {
-            let value = loss.to_string();
-            let problem = Problem::NotFinite {
-                tensor: "loss".into(),
-                at: 0,
-                value,
-            };
-            let hint = "training diverged; a smaller learning rate, or clipping, may help";
-            return Err(anyhow::Error::from(problem).context(hint));
-        }
+        ensure!(
+            loss.is_finite(),
+            Problem::Diverged(format!(
+                "the loss is {loss}: training diverged; a smaller learning rate, or clipping, may help"
+            ))
+        );
         Ok(Self {
             loss,
             slope: slope.iter().copied().collect(),

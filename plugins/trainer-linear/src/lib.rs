@@ -143,7 +143,9 @@ impl Trainer for LinearModel {
             let value = self.step(&x.pick(&at), target.pick(&at).view(), pass)?;
             ensure!(
                 value.is_finite(),
-                "the loss is {value} at step {steps}; a smaller learning rate may help, or inputs on a smaller scale (`range` of a column)"
+                Problem::Diverged(format!(
+                    "the loss is {value} at step {steps}; a smaller learning rate may help, or inputs on a smaller scale (`range` of a column)"
+                ))
             );
             if steps >= reported_from {
                 sum += value;

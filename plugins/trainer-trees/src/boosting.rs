@@ -7,7 +7,7 @@ use crate::model::{Model, Sum};
 use crate::settings::{Boosting, Start};
 use crate::targets::Goal;
 use anyhow::ensure;
-use fl_core::{Draws, FitReport, Result, Stream};
+use fl_core::{Draws, FitReport, Problem, Result, Stream};
 
 /// The smallest share of a class, used for classes that do not occur.
 const RAREST: f64 = 1e-9;
@@ -92,7 +92,9 @@ pub fn fit(
             let tree = grower.grow(&criterion, &mut field, &mut draws);
             ensure!(
                 tree.leaves.iter().all(|v| v.is_finite()),
-                "a leaf of tree {round} is not finite; a smaller rate or a larger l2 may help"
+                Problem::Diverged(format!(
+                    "a leaf of tree {round} is not finite; a smaller rate or a larger l2 may help"
+                ))
             );
             model.trees.push(tree);
         }
@@ -100,7 +102,7 @@ pub fn fit(
     let loss = loss(&aim, &scores) / all;
     ensure!(
         loss.is_finite(),
-        "the loss is {loss}; a smaller rate may help"
+        Problem::Diverged(format!("the loss is {loss}; a smaller rate may help"))
     );
     Ok((
         model.with_gains(&grower.gains).without(unseen),

@@ -143,7 +143,9 @@ pub fn boosting(
         let tree = grower.grow(&criterion, &mut field, &mut draws);
         ensure!(
             tree.leaves.iter().all(|v| v.is_finite()),
-            "a leaf of tree {round} is not finite; a smaller rate or a larger l2 may help"
+            Problem::Diverged(format!(
+                "a leaf of tree {round} is not finite; a smaller rate or a larger l2 may help"
+            ))
         );
         model.trees.push(tree);
     }
@@ -154,7 +156,7 @@ pub fn boosting(
     let loss = off.sum::<f64>() / rows as f64;
     ensure!(
         loss.is_finite(),
-        "the loss is {loss}; a smaller rate may help"
+        Problem::Diverged(format!("the loss is {loss}; a smaller rate may help"))
     );
     let report = FitReport {
         steps: settings.trees,

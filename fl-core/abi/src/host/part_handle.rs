@@ -10,8 +10,8 @@ use crate::isolated::IsolatedLibrary;
 use crate::library::asked::told;
 use crate::marshal::{OutgoingMessage, with_inbox, with_messages};
 use crate::raw::{
-    FL_LACKS, FL_OK, FL_PANIC, FL_SHAPE, FL_UNKNOWN, FL_UNPRICED, FlHost, FlInput, FlLibrary,
-    FlMessage, FlText,
+    FL_DIVERGED, FL_LACKS, FL_OK, FL_PANIC, FL_SHAPE, FL_UNKNOWN, FL_UNPRICED, FlHost, FlInput,
+    FlLibrary, FlMessage, FlText,
 };
 use anyhow::{Context, anyhow, bail};
 use fl_roles::privacy::ReleaseNoise;
@@ -204,6 +204,7 @@ pub(crate) fn checked(code: i32, answer: Answer) -> Result<Option<Answer>> {
         FL_UNPRICED => bail!(Problem::Unpriced(text)),
         FL_SHAPE => bail!(Problem::Shape(text)),
         FL_LACKS => bail!(Problem::Lacks(text)),
+        FL_DIVERGED => bail!(Problem::Diverged(text)),
         INTERRUPTED => bail!(Problem::Interrupted(text)),
         _ => bail!("{text}"),
     }

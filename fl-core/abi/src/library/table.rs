@@ -91,6 +91,7 @@ pub(crate) unsafe fn guarded(
                 Some(Problem::Unpriced(_)) => FL_UNPRICED,
                 Some(Problem::Shape(_)) => FL_SHAPE,
                 Some(Problem::Lacks(_)) => FL_LACKS,
+                Some(Problem::Diverged(_) | Problem::NotFinite { .. }) => FL_DIVERGED,
                 _ => FL_ERROR,
             }
         }

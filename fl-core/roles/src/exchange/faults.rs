@@ -136,7 +136,7 @@ impl Faults {
     /// that has none.
     pub(crate) fn policy(&self, error: &anyhow::Error, answered: bool) -> &Fault {
         match error.downcast_ref::<Problem>() {
-            Some(Problem::NotFinite { .. }) => &self.on_nan,
+            Some(Problem::NotFinite { .. } | Problem::Diverged(_)) => &self.on_nan,
             Some(Problem::Shape(_)) if answered => &self.on_shape,
             Some(Problem::Weight { .. }) if answered => &self.on_weight,
             // a refusal for privacy concerns the whole run, not one client

@@ -48,7 +48,7 @@ pub(crate) fn reason(error: &anyhow::Error, withholds: bool) -> String {
         return format!("{error:#}");
     }
     let kind = match error.downcast_ref() {
-        Some(Problem::NotFinite { .. }) => "a number is not finite",
+        Some(Problem::NotFinite { .. } | Problem::Diverged(_)) => "a number is not finite",
         Some(Problem::Shape(_)) => "a shape does not fit",
         Some(Problem::Weight { .. }) => "its weight cannot be used",
         Some(Problem::Absent(_)) => "it did not answer",

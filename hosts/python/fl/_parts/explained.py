@@ -7,7 +7,7 @@ import json
 from .._errors import own_lines
 from .arguments import Lacks, Shape, Unpriced
 
-_CODES = {Unpriced: 4, Shape: 5, Lacks: 6}
+_CODES = {Unpriced: 4, Shape: 5, Lacks: 6, FloatingPointError: 7}
 
 
 def explain(error: BaseException, trace=None) -> tuple[int, str, str | None]:
