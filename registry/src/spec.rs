@@ -12,7 +12,6 @@ use crate::sinks::Sink;
 use crate::slots::in_order;
 use crate::spanned_value::key;
 use crate::stages::{self, Method, SpecStage};
-use anyhow::Context as _;
 use fl_core::privacy::Noise;
 use fl_core::settings::{Setting, Value};
 use fl_core::{
@@ -113,8 +112,7 @@ impl<D> Spec<D> {
             return Ok(None);
         };
         let mut model: Box<dyn Trainer> = self.parts.build(Role::Trainer, slot, client, make)?;
-        let loaded = model.load(bytes);
-        loaded.with_context(|| format!("the kept model `{name}`"))?;
+        model.load(bytes)?;
         Ok(Some(model))
     }
 

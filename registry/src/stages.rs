@@ -276,6 +276,28 @@ impl Checker<'_> {
         }
     }
 
+    /// Says what a stage does not go on with of a model that `before` had, stage by stage.
+    fn hand_on(&mut self, stage: &CheckedStage, slot: &SlotSpec, before: &[(usize, &SlotSpec)]) {
+        let Some((number, last)) = before.last() else {
+            return;
+        };
+        if last.several {
+            let text = format!(
+                "stage {number} ends with several models of slot `{}`, so this stage has none to go on with: make that stage the last, or give this one a model of its own (`parts`)",
+                slot.name
+            );
+            self.note_use(&stage.of.path, text, None);
+        }
+        let kept = before.iter().find(|(_, same)| same.lasts && same.shown);
+        if let Some((number, _)) = kept.filter(|_| slot.from_server) {
+            let text = format!(
+                "`{}` begins with the server's model at all clients: what they kept of slot `{}` in stage {number} is lost",
+                stage.of.used, slot.name
+            );
+            self.tell(&stage.of.path, text);
+        }
+    }
+
     /// Refuses stages that cannot follow one another, in a spec with these parts for all stages.
     fn fit_together(&mut self, stages: &[CheckedStage], all: Option<&Value>) {
         let made = |stage: &CheckedStage| Some(stage.of.protocol.as_ref()?.pools_data());
@@ -312,6 +334,13 @@ impl Checker<'_> {
                     self.tell(&below(&stage.path(), key(slot.name)), text);
                 }
                 let mut earlier = earlier.filter(|s| !s.own.contains(slot.name));
+                if slot.role == Role::Trainer && !own {
+                    let before = earlier.clone().filter_map(|s| {
+                        let same = s.of.slots.iter().find(|same| same.name == slot.name)?;
+                        Some((s.number, same))
+                    });
+                    self.hand_on(stage, slot, &before.collect::<Vec<_>>());
+                }
                 let other = earlier.find_map(|s| {
                     let same = s.of.slots.iter().find(|other| other.name == slot.name)?;
                     // what is empty in both stages fits both

@@ -178,6 +178,8 @@ impl<K: SlotKind + ?Sized> Slot<K> {
             shown: false,
             through: Vec::new(),
             scores: false,
+            from_server: false,
+            several: false,
             training: None,
             task: TaskMap::default(),
         }
@@ -234,6 +236,12 @@ pub struct SlotSpec {
     /// Whether its selector chooses samples by a model's scores.
     #[serde(default)]
     pub scores: bool,
+    /// Whether the models of clients become the server's when the protocol begins.
+    #[serde(default)]
+    pub from_server: bool,
+    /// Whether the protocol ends with several models, of which the slot holds one.
+    #[serde(default)]
+    pub several: bool,
     /// The training that clients give its models on their own examples.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub training: Option<PlannedTraining>,
@@ -315,6 +323,18 @@ impl SlotSpec {
     /// As [`SlotSpec::lasting`], if `lasts`.
     pub fn lasting_if(mut self, lasts: bool) -> Self {
         self.lasts = lasts;
+        self
+    }
+    /// Declares, if `begins`, that the models of clients become the server's when the protocol
+    /// begins: what they kept of an earlier stage is lost.
+    pub fn from_server_if(mut self, begins: bool) -> Self {
+        self.from_server = begins;
+        self
+    }
+    /// Declares, if `ends`, that the protocol ends with several models: a later stage has no single
+    /// one to go on with.
+    pub fn several_if(mut self, ends: bool) -> Self {
+        self.several = ends;
         self
     }
     /// Requires another ability of its models.

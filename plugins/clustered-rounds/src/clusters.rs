@@ -115,6 +115,7 @@ impl<R: ClusterRule> Protocol for Clusters<R> {
     fn declare(&self) -> Declaration<'_> {
         let Joined { shared, own } = &self.0;
         let model = MODEL.spec().lasting_if(!shared.fresh);
+        let model = model.several_if(shared.clusters > 1 && shared.warm_up < shared.rounds);
         let model = model.trained_by("local", &shared.local, (shared.fresh, shared.rounds));
         let model = shared.local.needs(model);
         let train = TRAIN.answered_by(|client, centre| shared.train(client, centre));

@@ -188,6 +188,7 @@ impl<R: RoundRule> Protocol for Rounds<R> {
         let RoundSettings { fresh, rounds, .. } = *family.settings;
         let model = MODEL.spec().lasting_if(!fresh || family.keeps());
         let model = model.published_if(family.keeps());
+        let model = model.from_server_if(family.begins());
         let model = model.trained_by("local", &family.settings.local, (fresh, rounds));
         let model = family.settings.local.needs(model);
         let tune = family.settings.tune.iter();

@@ -162,6 +162,8 @@ fn both(one: SlotSpec, other: SlotSpec) -> SlotSpec {
             .filter(|slot| other.through.contains(slot))
             .collect(),
         scores: one.scores || other.scores,
+        from_server: one.from_server || other.from_server,
+        several: one.several || other.several,
         training: one.training.or(other.training),
         ..one
     }

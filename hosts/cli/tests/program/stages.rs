@@ -414,7 +414,7 @@ fn a_run_of_stages_says_why_it_gets_no_more_rounds() {
         (
             &["run", "staged.yaml", "--out", "done"],
             "done",
-            "a run keeps none after a single round, with `stages`, ",
+            "a run keeps none after a single round, if `stop-when` ended its rounds or a stop fell after the last one, with `stages`, ",
         ),
     ] {
         out(dir, run);
@@ -422,4 +422,39 @@ fn a_run_of_stages_says_why_it_gets_no_more_rounds() {
         let (_, said) = fails(dir, &[&resume[..], &more].concat());
         assert!(flat(&said).contains(why), "{said}");
     }
+}
+
+#[test]
+fn a_stage_that_cannot_go_on_with_all_of_a_model_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let two = |first: &str, second: &str| {
+        let text = format!(
+            "stages:\n- protocol: {{ {first}, rounds: 2, local: {{ epochs: 1, batch: 16 }} }}\n- protocol: {{ {second}, rounds: 2, local: {{ epochs: 1, batch: 16 }} }}\nparts:\n  model: {{ use: dfdx, net: [linear: 6, relu, outputs], optimiser: {{ sgd: {{ lr: 0.1 }} }} }}\n  aggregator: {{ use: mean }}\n"
+        );
+        spec(dir, "two.yaml", &format!("{DATA}{text}"));
+    };
+    let lost = "begins with the server's model at all clients: what they kept of slot `model` in stage 1 is lost";
+    for (first, second, says) in [
+        ("use: fedper", "use: fedper", true),
+        ("use: ditto", "use: ditto", true),
+        ("use: fedper", "use: fedavg", false),
+        ("use: fedavg", "use: fedper", false),
+    ] {
+        two(first, second);
+        let told = fl(dir, &["check", "two.yaml"]);
+        let told = String::from_utf8_lossy(&told.stderr).into_owned();
+        assert_eq!(
+            flat(&told).contains(lost),
+            says,
+            "{first}, {second}: {told}"
+        );
+    }
+    two("use: ifca, clusters: 2", "use: fedavg");
+    let (_, error) = fails(dir, &["check", "two.yaml"]);
+    let due =
+        "stage 1 ends with several models of slot `model`, so this stage has none to go on with";
+    assert!(flat(&error).contains(due), "{error}");
+    two("use: ifca, clusters: 1", "use: fedavg");
+    out(dir, &["check", "two.yaml"]);
 }
