@@ -45,7 +45,22 @@ impl RoundRule for FedRep {
     fn conflicts(&self, family: Family<'_>, _: &dyn Fn(&str) -> bool) -> Vec<Conflict> {
         let frozen = Conflict::at("freeze-rest", "must be false: clients train their heads");
         let frozen = frozen.when(family.settings.freeze_rest);
-        frozen.into_iter().collect()
+        let moved = Conflict::at(
+            "fresh",
+            "must be true: clients train two groups by one optimiser, which must not go on from the other",
+        );
+        let moved = moved.when(!family.settings.fresh);
+        let clips = [
+            ("local.clip", family.settings.local.clip),
+            ("head.clip", self.head.clip),
+        ];
+        let clips = clips.map(|(at, clip)| {
+            let text =
+                "would count the gradients of what this training leaves as it is: leave it out";
+            Conflict::at(at, text).when(clip.is_some())
+        });
+        let clips = clips.into_iter().flatten();
+        frozen.into_iter().chain(moved).chain(clips).collect()
     }
 }
 plugin!(protocol "fedrep" => Shared<FedRep> as Rounds<FedRep>, papers: ["Collins et al. 2021"]);

@@ -185,6 +185,11 @@ impl<'p> Family<'p> {
             "must be true: clients train two models by one optimiser, which must not go on from the other",
         )
         .when(self.personal && !settings.fresh);
+        let thawed = Conflict::at(
+            "fresh",
+            "must be true: `tune` trains what `freeze-rest` kept as it is by the same optimiser, which must not go on from that",
+        )
+        .when(settings.freeze_rest && shares && settings.tune.is_some() && !settings.fresh);
         let none = Conflict::at(
             "keep-clients",
             "has no effect: clients keep no model of their own; leave it out, or set `share` or `tune`",
@@ -200,8 +205,10 @@ impl<'p> Family<'p> {
             "would count the gradients of what `freeze-rest` keeps as it is: leave it out",
         )
         .when(settings.freeze_rest && shares && settings.local.clip.is_some());
-        [whole, twice, steps, looks, idle, moved, none, clip, frozen]
-            .into_iter()
-            .flatten()
+        [
+            whole, twice, steps, looks, idle, moved, thawed, none, clip, frozen,
+        ]
+        .into_iter()
+        .flatten()
     }
 }
