@@ -40,6 +40,8 @@ pub enum StepPosition {
     /// Any other position.
     #[default]
     Within,
+    /// Outside of rounds.
+    Outside,
     /// Only the last round is left. Everything up to here is independent of the number of rounds.
     BeforeLast,
     /// The last round.

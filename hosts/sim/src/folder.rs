@@ -124,7 +124,7 @@ pub(crate) enum SavedPosition {
 impl From<StepPosition> for SavedPosition {
     fn from(place: StepPosition) -> Self {
         match place {
-            StepPosition::Within => Self::Within,
+            StepPosition::Within | StepPosition::Outside => Self::Within,
             StepPosition::BeforeLast => Self::BeforeLast,
             StepPosition::Last => Self::Last,
         }

@@ -41,14 +41,13 @@ impl Saver {
             (Some((_, then)), CheckpointInterval::Rounds(n)) => done >= then.saturating_add(*n),
         };
         match place {
-            // little follows the last round, and a run could not be extended from a checkpoint
-            // after it
-            StepPosition::Last
+            StepPosition::BeforeLast => due || self.checkpoints.keep,
+            // little follows, and a run could not be extended from a checkpoint after it
+            StepPosition::Last | StepPosition::Outside
                 if self.checkpoints.keep && self.place == SavedPosition::BeforeLast =>
             {
                 false
             }
-            StepPosition::BeforeLast => due || self.checkpoints.keep,
             _ => due,
         }
     }
@@ -97,5 +96,32 @@ impl Saver {
         // a run that ends with this step ends without a stop
         self.stopped = stop.then(|| step.into());
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_that_gets_more_rounds_is_saved_again_and_keeps_the_checkpoint_before_its_last() {
+        let saver = |place| Saver {
+            checkpoints: Checkpoints {
+                every: CheckpointInterval::Rounds(1),
+                keep: true,
+            },
+            saved: Some((Instant::now(), 3)),
+            place,
+            written: CheckpointCost::default(),
+            stop_after: None,
+            stop: Arc::default(),
+            stopped: None,
+        };
+        let extended = saver(SavedPosition::BeforeLast);
+        assert!(extended.due(4, StepPosition::Within));
+        assert!(extended.due(5, StepPosition::BeforeLast));
+        assert!(!extended.due(6, StepPosition::Last));
+        assert!(!extended.due(7, StepPosition::Outside));
+        assert!(saver(SavedPosition::Within).due(7, StepPosition::Outside));
     }
 }

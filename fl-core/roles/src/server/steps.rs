@@ -250,6 +250,7 @@ impl Steps for RunState<'_> {
         let mut step = self.current()?;
         let Err(error) = outcome else {
             self.unevaluated = std::mem::take(&mut self.step.unevaluated);
+            self.totals.steps += 1;
             self.current = Some(step);
             return Ok(StepVerdict::Done);
         };
@@ -285,7 +286,6 @@ impl Steps for RunState<'_> {
         let CurrentStep {
             name, number, of, ..
         } = self.current()?;
-        self.totals.steps = self.steps;
         let (before, in_run) = match number {
             0 => (0, 0),
             _ => (self.stage.rounds_before, self.stage.rounds_before + number),
@@ -331,12 +331,13 @@ impl Steps for RunState<'_> {
             ended,
             unevaluated,
             stage,
+            steps,
             ..
         } = self;
         // serialised only if the host stores it
         let saved = || {
             let saved = SavedServer {
-                done: totals.steps,
+                done: *steps,
                 stage: *stage,
                 protocol: state()?,
                 parts: store.save()?,
@@ -352,13 +353,13 @@ impl Steps for RunState<'_> {
             Ok(postcard::to_stdvec(&saved)?)
         };
         let place = match of {
-            0 => StepPosition::Within,
+            0 => StepPosition::Outside,
             _ if ends || !*grows => StepPosition::Within,
             _ if number == of => StepPosition::Last,
             _ if number + 1 == of => StepPosition::BeforeLast,
             _ => StepPosition::Within,
         };
-        host.checkpoint(totals.steps, &name, place, &saved)
+        host.checkpoint(*steps, &name, place, &saved)
     }
 
     fn begin_stage(&mut self, number: usize, protocol: &dyn Protocol) -> Result<bool> {

@@ -169,3 +169,80 @@ fn a_loss_that_falls_does_not_end_the_rounds() {
     assert_eq!(rounds(""), rounds(", better: lower"));
     assert!(rounds("") > rounds(", better: higher"));
 }
+
+const TUNED: &str = "name: tuned
+seed: 3
+data: { set: { blobs: { classes: 4, features: 5, train: 60, test: 20 } }, clients: 4 }
+stop-when: { metric: accuracy, patience: 1 }
+protocol: { use: fedavg, rounds: 9, local: { epochs: 1, batch: 8 }, tune: { epochs: 1, batch: 8 } }
+parts: { model: { use: linear, lr: 0.1 }, aggregator: { use: mean } }
+";
+
+#[test]
+fn exact_a_run_that_ended_early_counts_the_steps_that_it_took() {
+    let d = tempfile::tempdir().unwrap();
+    let dir = d.path();
+    fs::write(dir.join("tuned.yaml"), TUNED).unwrap();
+    let early = json(dir, &["run", "tuned.yaml", "--json"]);
+    let folder = dir.join(early["out"].as_str().unwrap());
+    let journal = fs::read_to_string(folder.join("journal.jsonl")).unwrap();
+    let steps: std::collections::BTreeSet<String> = journal
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap()["step"].to_string())
+        .collect();
+    let outcome = fs::read_to_string(folder.join("outcome.json")).unwrap();
+    let outcome: Value = serde_json::from_str(&outcome).unwrap();
+    assert!(steps.len() < 10, "{steps:?}");
+    assert_eq!(outcome["outcome"]["rounds"], steps.len());
+    // the same after a stop at every step
+    for after in 1..steps.len() {
+        let (stop, out_dir) = (after.to_string(), format!("stopped-{after}"));
+        let begun = [
+            "run",
+            "tuned.yaml",
+            "--stop-after",
+            &stop,
+            "--out",
+            &out_dir,
+        ];
+        out(dir, &begun);
+        let resumed = json(dir, &["run", "--resume", &out_dir, "--json"]);
+        assert_eq!(resumed["digest"], early["digest"], "{after}");
+        let again = fs::read_to_string(dir.join(&out_dir).join("outcome.json")).unwrap();
+        let again: Value = serde_json::from_str(&again).unwrap();
+        assert_eq!(again["outcome"]["rounds"], steps.len(), "{after}");
+    }
+    let folder = folder.display().to_string();
+    let more = ["run", "--resume", &folder, "--set", "protocol.rounds=20"];
+    let (_, error) = fails(dir, &more);
+    assert!(
+        flat(&error).contains("if `stop-when` ended its rounds"),
+        "{error}"
+    );
+}
+
+#[test]
+fn exact_a_run_with_a_step_after_its_rounds_gets_more_of_them_whatever_its_checkpoints() {
+    let d = tempfile::tempdir().unwrap();
+    let dir = d.path();
+    let text = TUNED.replace("stop-when: { metric: accuracy, patience: 1 }\n", "");
+    let text = text.replace("rounds: 9", "rounds: 6");
+    fs::write(dir.join("six.yaml"), &text).unwrap();
+    let six = json(dir, &["run", "six.yaml", "--json"]);
+    for every in ["{ rounds: 1 }", "{ rounds: 2 }", "{ seconds: 20 }"] {
+        let four = text.replace("rounds: 6", "rounds: 4");
+        let four = format!("{four}checkpoint: {{ every: {every} }}\n");
+        fs::write(dir.join("four.yaml"), four).unwrap();
+        let run = json(dir, &["run", "four.yaml", "--json"]);
+        let folder = run["out"].as_str().unwrap();
+        let more = [
+            "run",
+            "--resume",
+            folder,
+            "--set",
+            "protocol.rounds=6",
+            "--json",
+        ];
+        assert_eq!(json(dir, &more)["digest"], six["digest"], "{every}");
+    }
+}
