@@ -69,6 +69,8 @@ pub struct RemoteClients<C> {
     run: RunId,
     spec: SpecText,
     clients: BTreeMap<ClientId, ClientRecord>,
+    /// Those without examples.
+    idle: Vec<ClientId>,
 }
 
 /// A client's answer, and its message.
@@ -85,6 +87,7 @@ impl<C: Transport> RemoteClients<C> {
             run: leader.run(spec.digest),
             spec,
             clients: BTreeMap::new(),
+            idle: Vec::new(),
         }
     }
 
@@ -280,7 +283,7 @@ impl<C: Transport> ExternalClients for RemoteClients<C> {
             to.sort_unstable()
         }
         let told: Arc<[u8]> = self.spec.packed()?.into();
-        let mut roster = Vec::new();
+        let (mut roster, mut idle) = (Vec::new(), Vec::new());
         self.exchange(
             &to,
             &mut |_| Ok((RequestKind::Hello, told.clone())),
@@ -299,14 +302,20 @@ impl<C: Transport> ExternalClients for RemoteClients<C> {
                         "client {id} has {examples} examples at its node, and {n} by the spec"
                     );
                 }
-                if examples > 0 {
-                    roster.push((id, usize::try_from(examples)?));
+                match usize::try_from(examples)? {
+                    0 => idle.push(id),
+                    examples => roster.push((id, examples)),
                 }
                 Ok(())
             },
         )?;
         ensure!(!roster.is_empty(), "no client has any examples");
+        self.idle = idle;
         Ok(roster)
+    }
+
+    fn idle(&self) -> &[ClientId] {
+        &self.idle
     }
 
     fn ask<'q>(

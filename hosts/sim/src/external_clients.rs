@@ -27,6 +27,11 @@ pub trait ExternalClients {
         state: Option<&[u8]>,
     ) -> Result<Vec<(ClientId, usize)>>;
 
+    /// Returns the clients that it has found without examples, which take no part.
+    fn idle(&self) -> &[ClientId] {
+        &[]
+    }
+
     /// As [`fl_core::Host::ask`].
     ///
     /// # Errors

@@ -144,9 +144,13 @@ fn fill(
         writeln!(out, "\n## Notes\n\n* {}", notes.join("\n* "))?;
     }
     if summary.held.is_empty() {
+        let why = match &outcome.privacy {
+            Some(_) => "The run has an accountant",
+            None => "The clients' rows are at their nodes",
+        };
         writeln!(
             out,
-            "\nThe run has an accountant, so the report does not show each client's classes."
+            "\n{why}, so the report does not show each client's classes."
         )?
     } else {
         clients(out, &summary.held)?

@@ -193,7 +193,8 @@ fn host<'a>(mut setup: Setup<'a>, method: &Method<'a>) -> Result<Sim<'a>> {
     let done = resumed.map_or(0, |r| r.done);
     let answers = path.as_ref().map(|path| PartialStep::open(path, done));
     let accounts = unpriced == Unpriced::Withheld;
-    let idle = unpriced.tell(|| idle(&setup.clients)).flatten();
+    let idle = (0..).zip(&setup.clients).filter(|(_, own)| own.is_empty());
+    let idle: Vec<ClientId> = idle.map(|(id, _)| id).collect();
     let owners = if setup.elsewhere.is_some() && setup.clients.is_empty() {
         Vec::new()
     } else {
@@ -244,7 +245,7 @@ fn host<'a>(mut setup: Setup<'a>, method: &Method<'a>) -> Result<Sim<'a>> {
     }
     let told = method.keeps.then_some(KEPT).into_iter();
     let told = told.chain(setup.notes.iter().map(|note| &**note));
-    begin(sim, path.as_deref(), resumed, idle.as_deref(), told)
+    begin(sim, path.as_deref(), resumed, idle, told)
 }
 
 fn saver(
@@ -269,17 +270,23 @@ fn begin<'a, 't>(
     mut sim: Sim<'a>,
     folder: Option<&Path>,
     resumed: Option<&Checkpoint>,
-    idle: Option<&str>,
+    mut idle: Vec<ClientId>,
     notes: impl Iterator<Item = &'t str>,
 ) -> Result<Sim<'a>> {
     let began = sim.tell(RunEvent::Begins(folder));
-    if let Some(idle) = idle {
-        sim.warn(idle);
-    }
     let began = began.and_then(|()| begin_external(&mut sim.clients, resumed));
     if let Err(error) = began {
         undo(sim, resumed.is_none());
         return Err(error);
+    }
+    if idle.is_empty() {
+        let elsewhere = sim.clients.elsewhere.iter();
+        idle.extend(elsewhere.flat_map(|elsewhere| elsewhere.idle()));
+    }
+    if !idle.is_empty() && sim.record.unpriced != Unpriced::Withheld {
+        let ids: Vec<String> = idle.iter().map(ClientId::to_string).collect();
+        let named = first_names(&ids, TOLD);
+        sim.warn(&format!("clients without examples take no part: {named}"));
     }
     notes.for_each(|note| sim.note(note));
     Ok(sim)
@@ -592,17 +599,6 @@ fn undo(sim: Sim<'_>, begins: bool) {
         let _ = clients.elsewhere.map(|mut e| e.end(false));
         folder.discard();
     }
-}
-
-/// Names clients without examples.
-fn idle(clients: &[Examples]) -> Option<String> {
-    let idle = clients
-        .iter()
-        .enumerate()
-        .filter(|(_, data)| data.is_empty());
-    let idle: Vec<String> = idle.map(|(id, _)| id.to_string()).collect();
-    let named = first_names(&idle, TOLD);
-    (!idle.is_empty()).then(|| format!("clients without examples take no part: {named}"))
 }
 
 /// Returns the clients that hold examples of one class only, for the report.

@@ -60,6 +60,26 @@ pub fn own<'a>(nodes: &'a [String], more: &[&'a str]) -> Vec<&'a str> {
 }
 
 #[test]
+fn a_node_without_rows_is_named() {
+    let d = tempfile::tempdir().unwrap();
+    let dir = d.path();
+    let nodes = towns(dir);
+    let mine = dir.join("1/mine.csv");
+    let text = fs::read_to_string(&mine).unwrap();
+    fs::write(&mine, format!("{}\n", text.lines().next().unwrap())).unwrap();
+    let ran = fl(dir, &own(&nodes, &["--out", "two"]));
+    let said = String::from_utf8_lossy(&ran.stderr);
+    assert!(ran.status.success(), "{said}");
+    let due = "clients without examples take no part: 1";
+    let report = fs::read_to_string(dir.join("two/report.md")).unwrap();
+    assert!(said.contains(due), "{said}");
+    assert!(
+        report.contains("The clients' rows are at their nodes"),
+        "{report}"
+    );
+}
+
+#[test]
 fn exact_data_of_ones_own_are_as_good_as_in_one_place() {
     let d = tempfile::tempdir().unwrap();
     let dir = d.path();
