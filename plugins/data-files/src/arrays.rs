@@ -21,7 +21,7 @@ pub(crate) fn libsvm(path: &Path, classes: &mut Classes, budget: &mut Budget) ->
             .ok()
             .filter(|number: &f64| number.is_finite())
             .with_context(|| format!("the label is `{label}`; it must be a number"))?;
-        classes.of(&class_name(number))
+        classes.of(&class_name(number)?)
     };
     let mut rows = lines::rows(&bytes, MAX_WIDTH, class)
         .map_err(|error| anyhow::anyhow!("{}: {error:#}", path.display()))?;
@@ -164,8 +164,8 @@ pub(crate) fn npy_column(
         })?;
     let class = |row: usize| {
         let number = rows.number(row * width + label - 1);
-        classes
-            .of(&class_name(number))
+        class_name(number)
+            .and_then(|name| classes.of(&name))
             .with_context(|| format!("{}: row {row}", name()))
     };
     let of = (0..count).map(class).collect::<Result<_>>()?;
@@ -242,8 +242,7 @@ fn labelled(array: &npy::Array, classes: &mut Classes) -> Result<Vec<u32>> {
             npy::Data::Texts(texts) => classes.of(&texts[row]),
             _ => {
                 let number = array.number(row);
-                ensure!(number.is_finite(), "label {row} is {number}");
-                classes.of(&class_name(number))
+                class_name(number).and_then(|name| classes.of(&name))
             }
         };
         class.with_context(|| format!("label {row}"))

@@ -286,7 +286,7 @@ pub(crate) fn found(
     let each_its_own = all >= 20 && 2 * classes > all;
     if each_its_own || (decimals.is_some() && classes > MAX_DECIMALS) {
         let example = match decimals {
-            Some(number) => class_name(*number),
+            Some(number) => show(&(*number).into()),
             None => short(&names[0]),
         };
         bail!(
@@ -361,13 +361,24 @@ fn plainness(name: &str) -> (usize, Reverse<&str>) {
     (name.len(), Reverse(name))
 }
 
+/// From here on not every whole number has a double of its own.
+const INEXACT: f64 = 9_007_199_254_740_992.0;
+
 /// The text of a number as a class: `1` for 1.0.
-pub(crate) fn class_name(number: f64) -> String {
-    if number.fract() == 0.0 && number.abs() < 1e15 {
+///
+/// # Errors
+/// If it is not finite, or other whole numbers may have been read as the same.
+pub(crate) fn class_name(number: f64) -> Result<String> {
+    ensure!(number.is_finite(), "the label is {number}");
+    ensure!(
+        number.abs() < INEXACT,
+        "the label {number} is one of several whole numbers that are read alike (from 2^53 on): number the classes from 0, or name them by texts"
+    );
+    Ok(if number.fract() == 0.0 {
         format!("{}", number as i64)
     } else {
         show(&number.into())
-    }
+    })
 }
 
 /// What an error quotes of a text: 40 of its characters at most; those that a reader does not see

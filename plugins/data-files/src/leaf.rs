@@ -243,7 +243,7 @@ impl Form {
         match (y, &self.characters) {
             (Json::Number(number), _) => {
                 let number = number.as_f64().unwrap_or(f64::NAN);
-                classes.of(&class_name(number))
+                classes.of(&class_name(number)?)
             }
             (Json::String(text), Some(known)) if classes.given_by_format => {
                 let mut characters = text.chars();

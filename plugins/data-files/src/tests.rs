@@ -543,6 +543,14 @@ fn labels_that_are_equal_as_numbers_or_truth_values_are_one_class() {
         .collect();
     case.write("y.npy", &npy("<U3", "(2,)", &texts));
     case.write("z.npy", &npy("|b1", "(2,)", &[1, 0]));
+    let large = [(1i64 << 53) + 1, 1 << 53].map(i64::to_le_bytes).concat();
+    case.write("n.npy", &npy("<i8", "(2,)", &large));
+    let row = "{inputs: x.npy, labels: n.npy}";
+    let error = case.error(&format!("{{format: npy, train: {row}, test: {row}}}"));
+    assert!(
+        error.contains("whole numbers that are read alike"),
+        "{error}"
+    );
     for files in [
         "{format: libsvm, train: a, test: a, classes: [false, true]}",
         "{format: leaf, train: l.json, test: l.json}",
