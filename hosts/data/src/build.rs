@@ -256,7 +256,12 @@ impl<'a> LoadedSet<'a> {
             let of = origins(train, sources);
             let notes = &mut all.hidden_notes;
             notes.extend(overlaps((&own, &of), &tested, &open, twice.as_ref()));
-            match sources_of_other_scale(&train.samples, &of, sources) {
+            // test rows that became the clients' own have no source
+            let known: Vec<usize> = (0..of.len())
+                .filter(|row| of[*row] < sources.len())
+                .collect();
+            let of: Vec<usize> = known.iter().map(|row| of[*row]).collect();
+            match sources_of_other_scale(&train.samples.pick(&known), &of, sources) {
                 Some(told) => notes.push(told),
                 None => {
                     let public = all.public.as_ref().map(|of| ("public rows", &of.samples));

@@ -169,6 +169,93 @@ fn a_mean_that_leaves_out_clients_says_so_once() {
     assert!(notes("four").is_empty());
 }
 
+/// Six clients with a file each, of numbers; those of one are so large that its training diverges.
+const DIVERGES: &str = "name: own
+seed: 1
+data:
+  set: { files: { format: csv, train: 'train/*.csv', test: 'test/*.csv', label: { column: z, kind: { number: { centre: 4, spread: 7 } } }, columns: { a: number, b: number } } }
+  test: { own: files }
+protocol: { use: PROTOCOL, rounds: 3, local: { epochs: 3, batch: 8 } }
+parts: { model: { use: linear, lr: 0.1 }, aggregator: { use: mean } }
+faults: { FAULTS }
+";
+
+#[test]
+fn a_model_that_diverged_is_the_worst_and_no_missing_score() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    for set in ["train", "test"] {
+        std::fs::create_dir(dir.join(set)).unwrap();
+        for k in 0..6 {
+            let scale = if k == 3 && set == "train" { 1e5 } else { 1.0 };
+            let rows = (0..12).map(|i| {
+                let (a, b) = ((i * 7 % 5) as f64 - 2.0, (i * 3 % 4) as f64 - 1.5);
+                format!("{},{b},{}\n", a * scale, 4.0 + 2.0 * a - b + f64::from(k))
+            });
+            let text: String = std::iter::once("a,b,z\n".to_string()).chain(rows).collect();
+            std::fs::write(dir.join(format!("{set}/0{k}.csv")), text).unwrap();
+        }
+    }
+    let text = DIVERGES.replace("PROTOCOL", "fedavg, share: [weight]");
+    for faults in ["on-nan: drop", "on-nan: { retry: 1 }"] {
+        spec(dir, &text.replace("FAULTS", faults));
+        let run = json(dir, &["run", "own.yaml", "--json", "--out", "run"]);
+        let metrics = run["metrics"].as_object().unwrap();
+        for name in ["mae", "rmse", "over-rows.rmse", "worst-tenth.rmse"] {
+            let found = metrics.get(&format!("clients.{name}"));
+            assert!(found.is_some_and(Value::is_null), "{name}: {run}");
+        }
+        assert!(number(&run, "clients.best.rmse") > 0.0);
+        assert!(!run.to_string().contains("is not defined"), "{run}");
+        let solo = "protocol={use: solo, local: {epochs: 3, batch: 8}}";
+        let still = ["parts.model.lr=0.0000001", "parts.aggregator=null", solo];
+        let still = still.iter().flat_map(|set| ["--set", set]);
+        let alone: Vec<&str> = ["run", "own.yaml", "--out", "alone"]
+            .into_iter()
+            .chain(still)
+            .collect();
+        out(dir, &alone);
+        let compared = fl(dir, &["compare", "alone", "run"]).stdout;
+        let compared = flat(&String::from_utf8(compared).unwrap());
+        assert!(compared.contains(" of 6 clients ("), "{compared}");
+        std::fs::remove_dir_all(dir.join("alone")).unwrap();
+        std::fs::remove_dir_all(dir.join("run")).unwrap();
+    }
+    spec(dir, &text.replace("FAULTS", "on-error: drop"));
+    let (_, error) = fails(dir, &["run", "own.yaml", "--out", "run"]);
+    assert!(flat(&error).contains("client 3: the loss is"), "{error}");
+}
+
+#[test]
+fn a_client_whose_rows_define_no_score_of_labels_is_left_out_and_counted() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let text = "name: own\nseed: 1\ndata:\n  set: { multi-label: { train: 60, test: 20 } }\n  clients: 6\n  test: { own: 0.2 }\nprotocol: { use: fedavg, rounds: 3, local: { epochs: 2, batch: 4 } }\nparts: { model: { use: linear, lr: 0.1 }, aggregator: { use: mean } }\n";
+    spec(dir, text);
+    let run = fl(dir, &["run", "own.yaml", "--json"]);
+    let said = String::from_utf8_lossy(&run.stderr).into_owned();
+    assert!(run.status.success(), "{said}");
+    let run: Value = serde_json::from_slice(&run.stdout).unwrap();
+    let note = "`own.mauc` is of 4 of 6 clients: it is not defined";
+    assert!(said.contains(note), "{said}");
+    assert!(number(&run, "own.mauc") > 0.0);
+}
+
+#[test]
+fn rows_of_many_files_are_dealt_with_their_test_rows() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    hospitals(dir);
+    let text = FILES.replace(
+        "test: { own: files }",
+        "split: iid\n  clients: 5\n  test: { own: 0.3, of: all }",
+    );
+    assert!(text.contains("of: all"), "{text}");
+    spec(dir, &text.replace("PROTOCOL", "fedavg"));
+    out(dir, &["data", "show", "own.yaml"]);
+    out(dir, &["run", "own.yaml"]);
+}
+
 #[test]
 fn exact_only_what_clients_share_is_counted_and_planned() {
     let dir = tempfile::tempdir().unwrap();
@@ -350,6 +437,35 @@ fn the_check_refuses_what_prototypes_and_contrasts_cannot_learn() {
 }
 
 #[test]
+fn the_check_refuses_what_would_move_or_count_a_frozen_group() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    for (protocol, more, says) in [
+        (
+            "fedrep",
+            "fresh: false",
+            "by one optimiser, which must not go on from the other",
+        ),
+        (
+            "fedrep",
+            "head: { epochs: 1, batch: 8, clip: 1.0 }",
+            "would count the gradients of what this training leaves as it is",
+        ),
+        (
+            "fedavg",
+            "share: [body], freeze-rest: true, fresh: false, tune: { epochs: 1, batch: 8 }",
+            "which must not go on from that",
+        ),
+    ] {
+        let text = SPEC.replace("PROTOCOL", protocol);
+        let text = text.replace("rounds: 10", &format!("rounds: 10, {more}"));
+        spec(dir, &text.replace("model: { use: linear }", NET));
+        let said = refused(dir);
+        assert!(said.contains(says), "{more}: {said}");
+    }
+}
+
+#[test]
 fn exact_a_run_beside_solo_tells_who_is_worse_than_alone() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
@@ -469,8 +585,8 @@ fn exact_a_study_says_what_compare_says_of_those_who_are_worse_than_alone() {
     let listed = "own.accuracy or negative-transfer.burden";
     let of = |name: &str| {
         let lines = csv.lines().filter(|line| line.starts_with("t,FedAvg,"));
-        let found = lines.filter_map(|line| line.split_once(&format!("{name},1,")));
-        let (_, numbers) = found.last().unwrap_or_else(|| panic!("{name}: {csv}"));
+        let mut found = lines.filter_map(|line| line.split_once(&format!("{name},1,")));
+        let (_, numbers) = found.next_back().unwrap_or_else(|| panic!("{name}: {csv}"));
         numbers.split(',').next().unwrap().parse::<f64>().unwrap()
     };
     let runs = std::fs::read_to_string(dir.join("runs/studies/s-runs.csv")).unwrap();
