@@ -1,7 +1,7 @@
 //! Sums of shifted rows.
 
 use super::{Tiles, row_blocks, tiles};
-use crate::simd::{LANES, Machine, Strip, Sweep, WIDEST, has_wide_registers, round_up, sweep};
+use crate::simd::{LANES, Machine, Strip, Sweep, WIDEST, round_up, sweep};
 
 /// Weights in the order that [`shifted_sums`] reads them.
 pub struct Packed {
@@ -93,12 +93,12 @@ pub fn shifted_sums(
     sweep(Sums::new(weights, source, offsets, lines, sink));
 }
 
-/// Vectors whose taps [`Needed`] names together.
+/// Vectors whose taps [`Needed`] names together, on a machine with vectors of so many lanes.
 const GROUP: usize = 3;
 
 /// The taps that read anything but zeros, for each group of numbers of a row.
 pub struct Needed {
-    /// Numbers of a vector: the widest of the machine that make up a row without a rest.
+    /// Numbers of the widest vectors that make up a row without a rest.
     lanes: usize,
     groups: Vec<Vec<u32>>,
 }
@@ -111,7 +111,8 @@ impl Needed {
         taps: usize,
         zeros: impl Fn(usize, std::ops::Range<usize>) -> bool,
     ) -> Option<Self> {
-        let is_wide = n.is_multiple_of(WIDEST) && has_wide_registers();
+        // the same on every machine, for a tap that is left out hides an infinite weight
+        let is_wide = n.is_multiple_of(WIDEST);
         let lanes = if is_wide { WIDEST } else { LANES };
         let groups = (0..n).step_by(GROUP * lanes).map(|first| {
             let numbers = first..n.min(first + GROUP * lanes);
@@ -151,7 +152,7 @@ struct NeededSums<'a> {
 impl Sweep for NeededSums<'_> {
     #[inline(always)]
     fn sweep<E: Machine, W: Strip>(self, eights: E, widest: W) {
-        if self.needed.lanes == W::WIDTH {
+        if self.needed.lanes.is_multiple_of(W::WIDTH) {
             self.on(widest)
         } else {
             self.on(eights)
@@ -493,5 +494,55 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn exact_sums_by_needed_taps_on_every_processor() {
+        let (rows, taps, mut spared) = (7, 9, 0);
+        for n in [24, 48, 72, 96, 144, 160, 240] {
+            let offsets: Vec<usize> = (0..taps).map(|t| 8 * t).collect();
+            let mut source = wave(n + 8 * taps, 0.7);
+            // zeros around, as the padding of a gradient
+            source[..30].fill(0.0);
+            source[n..].fill(0.0);
+            let weights = wave(rows * taps, 1.3);
+            let packed = Packed::new(rows, taps, |r, t| weights[r * taps + t]);
+            let lines = Lines {
+                count: 1,
+                width: n,
+                step: n,
+            };
+            let zeros = |tap: usize, numbers: std::ops::Range<usize>| {
+                let read = offsets[tap] + numbers.start..offsets[tap] + numbers.end;
+                source[read].iter().all(|x| *x == 0.0)
+            };
+            let Some(needed) = Needed::new(n, taps, zeros) else {
+                continue;
+            };
+            spared += 1;
+            let sums = |on: &dyn Fn(Sums<'_>)| {
+                let mut out = vec![9.0; rows * n];
+                let sink = Sink {
+                    out: &mut out,
+                    ld: n,
+                    finish: None,
+                };
+                on(Sums::new(&packed, &source, &offsets, lines, sink));
+                out.into_iter().map(f32::to_bits).collect::<Vec<_>>()
+            };
+            let wanted = sums(&|sums| sums.sweep(Plain, Plain));
+            let by_taps = |on: &dyn Fn(NeededSums<'_>)| {
+                sums(&|sums| {
+                    let needed = &needed;
+                    on(NeededSums { sums, needed });
+                })
+            };
+            assert!(by_taps(&|work| sweep(work)) == wanted, "{n}");
+            assert!(by_taps(&|work| sweep_eights(work)) == wanted, "{n}, eights");
+            assert!(by_taps(&|work| sweep_sixteens(work)) == wanted, "{n}, 16");
+            let plain = by_taps(&|work| work.sweep(Plain, Plain));
+            assert!(plain == wanted, "{n}, plain");
+        }
+        assert!(spared > 3, "{spared}");
     }
 }
