@@ -298,7 +298,9 @@ fn losses(
         }
     }
     for (name, bytes) in files(&folder.path().join("run/models"))? {
-        if let Some(mut model) = spec.kept_model(&make, &name, &bytes)? {
+        let model = spec.kept_model(&make, &name, &bytes);
+        let model = model.with_context(|| format!("the kept model `{name}`"))?;
+        if let Some(mut model) = model {
             let client = spec.kept_slot(&name).and_then(|(_, client)| client);
             add(Observer::Readers, model.as_mut(), client)?;
         }

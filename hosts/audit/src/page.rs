@@ -62,18 +62,10 @@ impl Audit {
         for finding in &self.findings {
             let of = &finding.shown;
             let observer = format!("{}, {}", finding.observer, finding.game);
-            let (runs, most) = (
-                of.differs.first().map_or(0, |d| d.runs),
-                UpperBound(of.most),
-            );
-            match finding.verdict {
-                Verdict::Suspect => all.push(format!(
-                    "{observer}: suspect: {runs} runs cannot show more than {most}, so noise of the claimed epsilon may look like this too; find out where the fact below gets its noise, or audit with more runs"
-                )),
-                Verdict::NotRefuted if runs > 0 => all.push(format!(
-                    "{observer}: {runs} runs cannot show more than {most}; audit with more runs"
-                )),
-                _ => {}
+            if finding.verdict == Verdict::Suspect {
+                all.push(format!(
+                    "{observer}: suspect: noise of the claimed epsilon may look like this too; find out where each fact below gets its noise"
+                ));
             }
             for difference in &of.differs {
                 all.push(format!("{observer}: {difference}"));

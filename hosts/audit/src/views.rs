@@ -181,7 +181,8 @@ pub fn add_files(
     let readers = views.entry(Observer::Readers).or_default();
     let make = spec.part_context(task);
     for (name, bytes) in files(&dir.join("models"))? {
-        let Some(mut model) = spec.kept_model(&make, &name, &bytes)? else {
+        let model = spec.kept_model(&make, &name, &bytes);
+        let Some(mut model) = model.with_context(|| format!("the kept model `{name}`"))? else {
             continue;
         };
         let params = model.parametric().map(|model| model.params());

@@ -191,7 +191,8 @@ fn tensors(
     bytes: &[u8],
 ) -> anyhow::Result<Vec<u8>> {
     let model = spec.kept_model(make, name, bytes)?;
-    let mut model = model.context("it is neither of a slot of the spec nor a safetensors file")?;
+    let mut model =
+        model.context("it is no model of a slot of the spec, and no safetensors file")?;
     let params = model.parametric().context("it has no parameters")?.params();
     let little = |v: &f32| v.to_le_bytes();
     let bytes = params

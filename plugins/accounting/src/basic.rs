@@ -1,5 +1,5 @@
 //! Basic composition.
-use crate::priced_ledger::{Price, PricedLedger, Pricing, plus, ratio, unpriced};
+use crate::priced_ledger::{Price, PricedLedger, Pricing, plus, ratio, scaled, unpriced};
 use crate::vote_release::changed;
 use fl_core::prelude::*;
 use fl_core::privacy::{Unit, VoteNoise};
@@ -54,7 +54,7 @@ impl Pricing for Basic {
 
     fn price(&self, event: &PrivacyEvent) -> Result<Price<f64>> {
         let price = pure("basic", event, Unit::Example)?;
-        Ok(price.map(|(k, epsilon)| k as f64 * epsilon))
+        Ok(price.map(|(k, epsilon)| scaled(k as f64, epsilon)))
     }
 
     fn add(sum: &mut f64, more: &f64) {
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn a_sum_of_many_releases_is_not_below_the_exact_one() {
-        // 0.00100000000001 is not exact: a little above it as a double, or a little below
+        // no double has exactly these decimals
         for (epsilon, times) in [
             (0.001_000_000_000_01, 1_000_000),
             (0.1, 1000),

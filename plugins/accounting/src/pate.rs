@@ -2,7 +2,7 @@
 //! al. 2017) and FedKT (Li et al. 2021). All logarithms are natural. `gamma` is the inverse scale
 //! of the noise.
 
-use crate::priced_ledger::plus;
+use crate::priced_ledger::{plus, scaled};
 
 /// The orders `l` at which moments are kept: `step, 2 step, ..., n step`.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -224,9 +224,9 @@ impl Pure {
     pub fn of(k: usize, eps0: f64) -> Self {
         let k = k as f64;
         Self {
-            sum: k * eps0,
-            squares: k * eps0 * eps0,
-            gains: k * eps0 * libm::expm1(eps0),
+            sum: scaled(k, eps0),
+            squares: scaled(scaled(k, eps0), eps0),
+            gains: scaled(scaled(k, eps0), libm::expm1(eps0)),
         }
     }
 

@@ -1,6 +1,6 @@
 //! The accountant of votes with Gaussian noise.
 use crate::gnmax::{cap_ln_q, ln_q, rdp, threshold_rdp};
-use crate::priced_ledger::{Price, PricedLedger, Pricing, plus, ratio, unpriced};
+use crate::priced_ledger::{Price, PricedLedger, Pricing, plus, ratio, scaled, unpriced};
 use crate::rdp::Conversion;
 use crate::renyi::{self, gaussian};
 use crate::unit_choice::UnitChoice;
@@ -79,7 +79,7 @@ fn cost(
             let check = check.map_or(0.0, |(threshold, noise)| {
                 threshold_rdp(&counts, threshold, noise, changed, *a)
             });
-            *sum = plus(*sum, f64::from(times) * (answer + check));
+            *sum = plus(*sum, scaled(f64::from(times), answer + check));
         }
     }
     total

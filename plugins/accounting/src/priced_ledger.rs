@@ -205,6 +205,16 @@ pub(crate) fn plus(a: f64, b: f64) -> f64 {
     if lost > 0.0 { sum.next_up() } else { sum }
 }
 
+/// Returns `k` costs of `x` each, rounded up.
+pub(crate) fn scaled(k: f64, x: f64) -> f64 {
+    let product = k * x;
+    if libm::fma(k, x, -product) > 0.0 {
+        product.next_up()
+    } else {
+        product
+    }
+}
+
 /// Multiplies a cost by doubling.
 fn multiple<P: Pricing>(mut cost: P::Cost, mut times: usize) -> P::Cost {
     let mut sum = P::Cost::default();

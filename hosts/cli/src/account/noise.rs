@@ -17,7 +17,7 @@ struct Common {
     /// Delta of the guarantee, where the accountant does not find it itself.
     #[arg(long, default_value_t = 1e-5, allow_negative_numbers = true)]
     delta: f64,
-    /// Whose presence is to be hidden; default: `example`, and `party` with `--rate` and `--of`.
+    /// Whose presence is to be hidden; default: `example`.
     #[arg(long, value_enum)]
     level: Option<Whose>,
     /// The epsilon of all releases together; fl finds the least noise that

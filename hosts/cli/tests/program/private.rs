@@ -296,7 +296,6 @@ fn the_guarantee_is_that_of_a_sample_of_public_size_for_all_but_the_server() {
     );
 }
 
-/// No client can drown the noise that protects it, nor the others' updates.
 /// A user who has seen results decides about no further release.
 #[test]
 fn a_stopped_run_with_an_accountant_gets_no_other_number_of_rounds() {
@@ -344,6 +343,7 @@ fn a_stopped_run_with_an_accountant_gets_no_other_number_of_rounds() {
     assert!(code == 1 && error.contains("is done"), "{error}");
 }
 
+/// No client can drown the noise that protects it, nor the others' updates.
 #[test]
 fn who_sends_more_than_his_bound_is_cut_down_to_it() {
     let dir = tempfile::tempdir().unwrap();
