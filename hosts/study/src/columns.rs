@@ -1,27 +1,8 @@
 //! [`Column`]: the columns of a table.
 
+use crate::costs::cost_of;
 use crate::file::{Names, OwnColumn, RawColumn, RawTable};
-use fl_report::{NEGATIVE_TRANSFER, observer_of};
-
-/// The numbers besides measurements that a table of runs shows.
-pub const COSTS: [&str; 7] = [
-    "bytes.up",
-    "bytes.down",
-    "seconds",
-    "epsilon.server",
-    "epsilon.clients",
-    "epsilon.readers",
-    "data-epsilon.readers",
-];
-
-/// Returns whether every run has a number of this name besides measurements, or every run with an
-/// accountant does; `None` if it is the name of a measurement.
-pub fn cost_of(name: &str, accounts: bool) -> Option<bool> {
-    match name {
-        "bytes.up" | "bytes.down" | "seconds" => Some(true),
-        _ => observer_of(name).map(|_| accounts),
-    }
-}
+use fl_report::NEGATIVE_TRANSFER;
 
 /// The rounds that a number is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

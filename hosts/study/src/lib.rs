@@ -24,6 +24,7 @@
 
 mod cells;
 mod columns;
+mod costs;
 mod csv;
 mod expand;
 mod file;
@@ -39,7 +40,8 @@ mod study_file;
 mod tables;
 mod totals;
 
-pub use columns::{COSTS, Column, ColumnKind, Rounds, Show, cost_of};
+pub use columns::{Column, ColumnKind, Rounds, Show};
+pub use costs::{COSTS, cost_of};
 pub use csv::{run_lines, runs_csv, tables_csv};
 pub use file::File;
 pub use model::{By, Item, Plot, Position, RunSpec, Study, Table};

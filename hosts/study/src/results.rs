@@ -1,6 +1,7 @@
 //! [`RunResult`]: the results of a run, by name.
 
-use crate::columns::{COSTS, Rounds};
+use crate::columns::Rounds;
+use crate::costs::COSTS;
 use crate::model::RunSpec;
 use anyhow::Context;
 use fl_core::privacy::Observer;
