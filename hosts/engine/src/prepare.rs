@@ -240,7 +240,8 @@ pub fn manifest(
     let libraries = libraries.chain(session).collect();
     let mut manifest = Manifest::new(now, spec.seed, yaml, libraries, data);
     manifest.method = (spec.method != spec.protocol_name).then(|| spec.method.clone());
-    if unpriced(spec) == Unpriced::Withheld && spec.data.has_own_rows() {
+    let own = spec.data.has_own_rows() || initial_file(spec)?.is_some();
+    if unpriced(spec) == Unpriced::Withheld && own {
         manifest.withhold_data(RowKey::of_user()?.of_files(), fl_privacy::random_name()?);
     }
     Ok(manifest)

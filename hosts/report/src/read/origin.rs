@@ -59,7 +59,7 @@ impl Origin {
         ]
     }
 
-    /// Names what of [`Origin::facts`] differs, with both values; if it is one data file, that file.
+    /// Names what of [`Origin::facts`] differs, with both values; of one data file its name.
     pub fn apart(&self, other: &Self) -> Vec<(String, [String; 2])> {
         let facts = self.facts().into_iter().zip(other.facts());
         let apart = facts.filter(|((_, a), (_, b))| a != b);
