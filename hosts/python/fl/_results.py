@@ -48,8 +48,8 @@ class Results:
 
     @property
     def digest(self) -> str:
-        """Of everything that was sent, answered and kept, and of predictions for test rows: the same
-        spec and seed have the same."""
+        """Of all that was sent, answered and kept, and of predictions for test rows. The same spec
+        and seed have the same."""
         return self.outcome["digest"]
 
     @property
@@ -168,9 +168,10 @@ class Results:
         return ax
 
     def worse_than(self, alone: Results) -> dict[str, dict[str, Any]]:
-        """The clients that are worse off than in `alone`, a run of `solo` with the same data and
-        seed. By measure: how many `clients` have a score in both, how many are `worse`, their share
-        (`rate`), their mean `loss`, and `burden`, the loss over all clients."""
+        """The clients that are worse off than in `alone`, a run of `solo` with the same data,
+        data files and seed. By measure: how many `clients` have a score in both, how many are
+        `worse`, their share (`rate`), their mean `loss`, and `burden`, the loss over all clients;
+        no numbers for the last two if a client's model diverged."""
         _, out, err = _fl.command(["fl", "compare", str(alone.folder), str(self.folder), "--json"])
         found = json.loads(out)["alone"] if out else None
         if found is None:

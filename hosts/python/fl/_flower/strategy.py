@@ -106,7 +106,7 @@ class Strategy(FedAvg):
         return self._with_the_rest(model), metrics
 
     def _with_the_rest(self, model: Arrays) -> ArrayRecord:
-        """The model in the types that were sent, with what is no float as it was, in their order."""
+        """The model in the types and the order that were sent, with what is no float as it was."""
         assert self._sent is not None
         kept = [name for name in self._sent if name not in model]
         if kept and not self._told:
