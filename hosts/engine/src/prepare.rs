@@ -240,8 +240,8 @@ pub fn manifest(
     let libraries = libraries.chain(session).collect();
     let mut manifest = Manifest::new(now, spec.seed, yaml, libraries, data);
     manifest.method = (spec.method != spec.protocol_name).then(|| spec.method.clone());
-    let own = spec.data.has_own_rows() || initial_file(spec)?.is_some();
-    if unpriced(spec) == Unpriced::Withheld && own {
+    let withholds = unpriced(spec) == Unpriced::Withheld;
+    if withholds && (spec.data.has_own_rows() || initial_model(spec)?.is_some()) {
         manifest.withhold_data(RowKey::of_user()?.of_files(), fl_privacy::random_name()?);
     }
     Ok(manifest)

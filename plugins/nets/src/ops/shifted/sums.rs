@@ -93,7 +93,7 @@ pub fn shifted_sums(
     sweep(Sums::new(weights, source, offsets, lines, sink));
 }
 
-/// Vectors whose taps [`Needed`] names together, on a machine with vectors of so many lanes.
+/// [`Needed`] names the taps of this many of its widest vectors together.
 const GROUP: usize = 3;
 
 /// The taps that read anything but zeros, for each group of numbers of a row.
