@@ -73,24 +73,6 @@ fn other_data(alone: &Run, run: &Run) -> Option<String> {
     named.or(number)
 }
 
-/// Returns the last measurement of this score of each client: that of its own model, or of the
-/// server's on its own test rows. Of two in one step it is the first.
-pub(crate) fn last_of_each<'r>(run: &'r Run, score: &str) -> Option<&'r Metric> {
-    let last = |of: &str| {
-        let name = format!("{of}.{score}");
-        let found = run.metrics.iter().enumerate();
-        let found = found.rev().find(|(_, metric)| *metric.name == *name);
-        found.filter(|(_, metric)| !metric.each().is_empty())
-    };
-    match (last("clients"), last("own")) {
-        // a record has no steps, and the scores of the last alone
-        (Some((at, clients)), Some((then, own))) if then > at && own.step != clients.step => {
-            Some(own)
-        }
-        (clients, own) => Some(clients.or(own)?.1),
-    }
-}
-
 /// Compares the last scores of each client with those of a run of `solo`: those of its own model,
 /// or those of the server's model on its own test rows, whichever was measured last.
 ///
@@ -112,7 +94,7 @@ pub fn worse_than_alone(alone: &Run, run: &Run) -> Result<Vec<WorseThanAlone>, S
         let Some(score) = score.filter(|score| is_score(score) && !score.contains('.')) else {
             continue;
         };
-        let Some(found) = last_of_each(run, score) else {
+        let Some(found) = run.last_of_each(score) else {
             continue;
         };
         // a client's score, which is no number if its model diverged

@@ -316,6 +316,24 @@ impl Run {
         self.journal.iter().any(|e| e.privacy.is_some())
     }
 
+    /// Returns the last measurement of this score of each client: that of its own model, or of the
+    /// server's on its own test rows. Of two in one step it is the first.
+    pub(crate) fn last_of_each(&self, score: &str) -> Option<&Metric> {
+        let last = |of: &str| {
+            let name = format!("{of}.{score}");
+            let found = self.metrics.iter().enumerate();
+            let found = found.rev().find(|(_, metric)| *metric.name == *name);
+            found.filter(|(_, metric)| !metric.each().is_empty())
+        };
+        match (last("clients"), last("own")) {
+            // a record has no steps, and the scores of the last alone
+            (Some((at, clients)), Some((then, own))) if then > at && own.step != clients.step => {
+                Some(own)
+            }
+            (clients, own) => Some(clients.or(own)?.1),
+        }
+    }
+
     /// Returns the last measurement of each name: scores, by which models are compared, first, and
     /// else in order of their first.
     pub fn last(&self) -> Vec<&Metric> {

@@ -2,7 +2,6 @@
 
 use super::origin::{FileHash, Origin};
 use super::{Cost, Metric, MetricDetails, Outcome, Run, Summary, Traffic, of_some_clients};
-use crate::alone::last_of_each;
 use fl_core::metrics::is_score;
 use fl_core::privacy::{Epsilons, Observer};
 use fl_core::{ClientId, Result};
@@ -225,7 +224,7 @@ fn is_last_score(run: &Run, metric: &Metric) -> bool {
     let mut of = ["clients.", "own."].into_iter();
     let score = of.find_map(|of| metric.name.strip_prefix(of));
     let score = score.filter(|score| is_score(score) && !score.contains('.'));
-    let last = score.and_then(|score| last_of_each(run, score));
+    let last = score.and_then(|score| run.last_of_each(score));
     last.is_some_and(|last| last.step == metric.step)
 }
 
