@@ -61,25 +61,46 @@ pub fn fit(
     }
 
     let aim = aim(goal, &weights);
+    let slopes = |scores: &_, slopes: &mut _| derive(&aim, scores, slopes);
+    let loss = |scores: &_| loss(&aim, scores) / all;
+    let (model, report) = descend(settings, x, stream, model, ROUNDING, slopes, loss)?;
+    Ok((model.without(unseen), report))
+}
+
+/// Scores or slopes by class, and for each class by row; with two classes only those of class 1.
+type ByClass<T> = [Vec<T>];
+
+/// Adds trees to `model`, which has none: each is a step down the loss. `derive` writes slope and
+/// curvature of the loss by each score, and a gain of no more than `rounding` is rounding.
+///
+/// # Errors
+/// If a leaf or the loss is not finite.
+pub fn descend(
+    settings: &Boosting,
+    x: &Binned,
+    stream: &Stream,
+    mut model: Model,
+    rounding: f64,
+    derive: impl Fn(&ByClass<f32>, &mut ByClass<(f32, f32)>),
+    loss: impl Fn(&ByClass<f32>) -> f64,
+) -> Result<(Model, FitReport)> {
     // with two classes the score of class 0 stays 0
-    let first = goal.classes - aim.of.len();
-    let mut scores: Vec<Vec<f32>> = model.base[first..]
-        .iter()
-        .map(|b| vec![*b; goal.rows])
-        .collect();
-    let mut slopes = vec![vec![(0.0f32, 0.0f32); goal.rows]; scores.len()];
-    let (mut rows, mut stats) = (vec![0; goal.rows], vec![0; goal.rows]);
+    let first = usize::from(model.classes == 2);
+    let scores = model.base[first..].iter().map(|b| vec![*b; x.rows()]);
+    let mut scores: Vec<Vec<f32>> = scores.collect();
+    let mut slopes = vec![vec![(0.0f32, 0.0f32); x.rows()]; scores.len()];
+    let (mut rows, mut stats) = (vec![0; x.rows()], vec![0; x.rows()]);
     let plan = Plan {
         depth: settings.depth,
         features: settings.features.of(x.width()),
         min_mass: settings.min_weight,
-        floor: settings.min_gain + ROUNDING,
+        floor: settings.min_gain + rounding,
     };
     let mut grower = Grower::new(x, plan);
     for round in 0..settings.trees {
         let mut draws = stream.child("tree", round as u64).draws();
-        let out = left_out(settings.subsample, goal.rows, &mut draws);
-        derive(&aim, &scores, &mut slopes);
+        let out = left_out(settings.subsample, x.rows(), &mut draws);
+        derive(&scores, &mut slopes);
         for (slopes, scores) in slopes.iter_mut().zip(&mut scores) {
             out.iter().for_each(|row| slopes[*row] = (0.0, 0.0));
             let criterion = pack(slopes, &mut stats, settings.l2, settings.rate);
@@ -99,19 +120,17 @@ pub fn fit(
             model.trees.push(tree);
         }
     }
-    let loss = loss(&aim, &scores) / all;
+    let loss = loss(&scores);
     ensure!(
         loss.is_finite(),
         Problem::Diverged(format!("the loss is {loss}; a smaller rate may help"))
     );
-    Ok((
-        model.with_gains(&grower.gains).without(unseen),
-        FitReport {
-            steps: settings.trees,
-            loss,
-            falls: None,
-        },
-    ))
+    let report = FitReport {
+        steps: settings.trees,
+        loss,
+        falls: None,
+    };
+    Ok((model.with_gains(&grower.gains), report))
 }
 
 fn aim(goal: &Goal, weights: &[f64]) -> Aim {
@@ -136,7 +155,7 @@ fn aim(goal: &Goal, weights: &[f64]) -> Aim {
 }
 
 /// Returns the rows that a tree does not see.
-pub fn left_out(share: f64, rows: usize, draws: &mut Draws) -> Vec<usize> {
+fn left_out(share: f64, rows: usize, draws: &mut Draws) -> Vec<usize> {
     let seen = ((share * rows as f64).round() as usize).clamp(1, rows);
     if seen == rows {
         Vec::new()
@@ -151,7 +170,7 @@ fn exp(x: f32) -> f32 {
 }
 
 /// Computes slope and curvature of the loss by the score of each class, for every sample.
-fn derive(aim: &Aim, scores: &[Vec<f32>], slopes: &mut [Vec<(f32, f32)>]) {
+fn derive(aim: &Aim, scores: &ByClass<f32>, slopes: &mut ByClass<(f32, f32)>) {
     if let ([scores], [slopes], [yes]) = (scores, &mut *slopes, &aim.of[..]) {
         for (((s, out), w), yes) in scores.iter().zip(slopes).zip(&aim.weight).zip(yes) {
             let p = 1.0 / (1.0 + exp(-s));
@@ -172,14 +191,14 @@ fn derive(aim: &Aim, scores: &[Vec<f32>], slopes: &mut [Vec<(f32, f32)>]) {
 }
 
 /// Returns the largest score of a row, and the sum of `exp(score - largest)`.
-fn softmax(scores: &[Vec<f32>], row: usize) -> (f32, f32) {
+fn softmax(scores: &ByClass<f32>, row: usize) -> (f32, f32) {
     let each = scores.iter().map(|s| s[row]);
     let top = each.clone().fold(f32::NEG_INFINITY, f32::max);
     (top, each.map(|s| exp(s - top)).sum())
 }
 
 /// Returns the sum of the loss over all samples.
-fn loss(aim: &Aim, scores: &[Vec<f32>]) -> f64 {
+fn loss(aim: &Aim, scores: &ByClass<f32>) -> f64 {
     let row = |row: usize| -> f32 {
         if let ([scores], [yes]) = (scores, &aim.of[..]) {
             let s = scores[row];

@@ -15,17 +15,17 @@ const MOST: f64 = (1u64 << 30) as f64;
 
 impl Tree {
     /// Returns a forest of this one tree on all samples.
-    pub fn alone(&self) -> Forest {
+    pub fn alone(self) -> Forest {
         Forest {
             trees: 1,
             bootstrap: false,
-            features: self.features.clone(),
-            purity: self.purity.clone(),
+            features: self.features,
+            purity: self.purity,
             min_leaf: self.min_leaf,
             min_gain: self.min_gain,
             depth: self.depth,
             bins: self.bins,
-            class_weights: self.class_weights.clone(),
+            class_weights: self.class_weights,
         }
     }
 }

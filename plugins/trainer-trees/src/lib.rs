@@ -21,9 +21,9 @@ pub use trainer::Trees;
 
 use fl_core::plugin;
 
-plugin!(trainer "tree" => Tree as Trees<Tree>,
+plugin!(trainer "tree" => Tree as Trees,
     papers: ["Breiman et al. 1984"]);
-plugin!(trainer "forest" => Forest as Trees<Forest>,
+plugin!(trainer "forest" => Forest as Trees,
     papers: ["Breiman 2001"]);
-plugin!(trainer "boosting" => Boosting as Trees<Boosting>,
+plugin!(trainer "boosting" => Boosting as Trees,
     papers: ["Chen, Guestrin 2016"]);

@@ -1,11 +1,11 @@
 //! Trees that learn a number by least squares.
 
 use crate::bins::Binned;
-use crate::boosting::{left_out, pack};
+use crate::boosting::{descend, pack};
 use crate::criterion::Criterion;
 use crate::grow::{Field, Grower, Plan};
 use crate::model::{Model, Sum};
-use crate::settings::{Boosting, ClassWeights, Forest, Purity, Start};
+use crate::settings::{Boosting, Forest, Start};
 use anyhow::ensure;
 use fl_core::{FitReport, Loss, Problem, Result, Stream, Target, metrics};
 
@@ -35,15 +35,6 @@ pub fn numbers(target: Target<'_>, loss: Loss) -> Result<Vec<f32>> {
     let finite = of.iter().all(|number| number.is_finite());
     ensure!(finite, "a number to learn is not finite");
     Ok(of.iter().copied().collect())
-}
-
-/// Returns the setting of a tree or forest that is about classes, if one is set.
-pub fn of_classes(purity: &Purity, weights: &ClassWeights) -> Option<&'static str> {
-    match (purity, weights) {
-        (_, ClassWeights::Balanced) => Some("class-weights"),
-        (Purity::Entropy, _) => Some("purity"),
-        _ => None,
-    }
 }
 
 /// Returns a model of no trees that predicts the mean.
@@ -115,53 +106,18 @@ pub fn boosting(
     y: &[f32],
     stream: &Stream,
 ) -> Result<(Model, FitReport)> {
-    let (mut model, rows) = (mean(x, y), y.len());
+    let (mut model, rows) = (mean(x, y), y.len() as f64);
     if settings.start == Start::Even {
         model.base.fill(0.0);
     }
-    let mut scores = vec![model.base[0]; rows];
-    let plan = Plan {
-        depth: settings.depth,
-        features: settings.features.of(x.width()),
-        min_mass: settings.min_weight,
-        floor: settings.min_gain + ROUNDING * rows as f64,
+    let slopes = |scores: &[Vec<f32>], slopes: &mut [Vec<(f32, f32)>]| {
+        let both = slopes[0].iter_mut().zip(&scores[0]).zip(y);
+        both.for_each(|((slope, score), y)| *slope = (score - y, 1.0));
     };
-    let mut grower = Grower::new(x, plan);
-    let mut stats = vec![0; rows];
-    for round in 0..settings.trees {
-        let mut draws = stream.child("tree", round as u64).draws();
-        let out = left_out(settings.subsample, rows, &mut draws);
-        let slopes = scores.iter().zip(y).map(|(score, y)| (score - y, 1.0));
-        let mut slopes: Vec<(f32, f32)> = slopes.collect();
-        out.iter().for_each(|row| slopes[*row] = (0.0, 0.0));
-        let criterion = pack(&slopes, &mut stats, settings.l2, settings.rate);
-        let mut field = Field {
-            rows: &mut (0..rows as u32).collect::<Vec<u32>>(),
-            stats: &mut stats,
-            scores: &mut scores,
-        };
-        let tree = grower.grow(&criterion, &mut field, &mut draws);
-        ensure!(
-            tree.leaves.iter().all(|v| v.is_finite()),
-            Problem::Diverged(format!(
-                "a leaf of tree {round} is not finite; a smaller rate or a larger l2 may help"
-            ))
-        );
-        model.trees.push(tree);
-    }
-    let off = scores
-        .iter()
-        .zip(y)
-        .map(|(score, y)| f64::from(score - y).powi(2));
-    let loss = off.sum::<f64>() / rows as f64;
-    ensure!(
-        loss.is_finite(),
-        Problem::Diverged(format!("the loss is {loss}; a smaller rate may help"))
-    );
-    let report = FitReport {
-        steps: settings.trees,
-        loss,
-        falls: None,
+    let loss = |scores: &[Vec<f32>]| {
+        let off = scores[0].iter().zip(y);
+        let squares = off.map(|(score, y)| f64::from(score - y).powi(2));
+        squares.sum::<f64>() / rows
     };
-    Ok((model.with_gains(&grower.gains), report))
+    descend(settings, x, stream, model, ROUNDING * rows, slopes, loss)
 }

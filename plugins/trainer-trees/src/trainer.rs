@@ -1,9 +1,8 @@
 //! Trees as trainers.
 
-use crate::bins::Binned;
 use crate::model::{Model, Sum};
 use crate::scored::SCORED;
-use crate::settings::{Boosting, Forest, Purity, Tree};
+use crate::settings::{Boosting, ClassWeights, Forest, Purity, Tree};
 use crate::targets::Goal;
 use crate::{boosting, forest, numbers};
 use anyhow::ensure;
@@ -13,73 +12,65 @@ use fl_core::{
 };
 use ndarray::Array2;
 
-/// A way to grow a model: [`Tree`], [`Forest`] and [`Boosting`] only.
-pub trait Method: Send {
-    /// How its trees are summed.
-    #[doc(hidden)]
-    const SUM: Sum;
-    /// Returns the bins per feature.
-    #[doc(hidden)]
-    fn bins(&self) -> usize;
-    #[doc(hidden)]
-    fn fit(&self, x: &Binned, goal: &Goal, stream: &Stream) -> Result<(Model, FitReport)>;
-    /// As `fit`, for a number.
-    #[doc(hidden)]
-    fn fit_numbers(&self, x: &Binned, y: &[f32], stream: &Stream) -> Result<(Model, FitReport)>;
+/// A way to grow a model.
+pub enum Method {
+    Forest(Forest),
+    Boosting(Boosting),
+}
+
+impl From<Tree> for Method {
+    fn from(tree: Tree) -> Self {
+        Self::Forest(tree.alone())
+    }
+}
+
+impl From<Forest> for Method {
+    fn from(forest: Forest) -> Self {
+        Self::Forest(forest)
+    }
+}
+
+impl From<Boosting> for Method {
+    fn from(boosting: Boosting) -> Self {
+        Self::Boosting(boosting)
+    }
+}
+
+impl Method {
     /// Returns a setting that is set and about classes.
-    #[doc(hidden)]
-    fn of_classes(&self) -> Option<&'static str>;
-}
-
-impl Method for Tree {
-    const SUM: Sum = Sum::Votes;
-    fn bins(&self) -> usize {
-        self.bins
-    }
-    fn fit(&self, x: &Binned, goal: &Goal, stream: &Stream) -> Result<(Model, FitReport)> {
-        Ok(forest::fit(&self.alone(), x, goal, stream))
-    }
-    fn fit_numbers(&self, x: &Binned, y: &[f32], stream: &Stream) -> Result<(Model, FitReport)> {
-        Ok(numbers::forest(&self.alone(), x, y, stream))
-    }
     fn of_classes(&self) -> Option<&'static str> {
-        numbers::of_classes(&self.purity, &self.class_weights)
+        let (purity, weights) = match self {
+            Self::Forest(of) => (&of.purity, &of.class_weights),
+            Self::Boosting(of) => (&Purity::Gini, &of.class_weights),
+        };
+        match (purity, weights) {
+            (_, ClassWeights::Balanced) => Some("class-weights"),
+            (Purity::Entropy, _) => Some("purity"),
+            _ => None,
+        }
+    }
+
+    fn fit(&self, x: &Samples, of: &Learnt, stream: &Stream) -> Result<(Model, FitReport)> {
+        match self {
+            Self::Forest(settings) => {
+                let x = SCORED.binned(x, settings.bins);
+                Ok(match of {
+                    Learnt::Classes(goal) => forest::fit(settings, &x, goal, stream),
+                    Learnt::Numbers(y) => numbers::forest(settings, &x, y, stream),
+                })
+            }
+            Self::Boosting(settings) => {
+                let x = SCORED.binned(x, settings.bins);
+                match of {
+                    Learnt::Classes(goal) => boosting::fit(settings, &x, goal, stream),
+                    Learnt::Numbers(y) => numbers::boosting(settings, &x, y, stream),
+                }
+            }
+        }
     }
 }
 
-impl Method for Forest {
-    const SUM: Sum = Sum::Votes;
-    fn bins(&self) -> usize {
-        self.bins
-    }
-    fn fit(&self, x: &Binned, goal: &Goal, stream: &Stream) -> Result<(Model, FitReport)> {
-        Ok(forest::fit(self, x, goal, stream))
-    }
-    fn fit_numbers(&self, x: &Binned, y: &[f32], stream: &Stream) -> Result<(Model, FitReport)> {
-        Ok(numbers::forest(self, x, y, stream))
-    }
-    fn of_classes(&self) -> Option<&'static str> {
-        numbers::of_classes(&self.purity, &self.class_weights)
-    }
-}
-
-impl Method for Boosting {
-    const SUM: Sum = Sum::Margins;
-    fn bins(&self) -> usize {
-        self.bins
-    }
-    fn fit(&self, x: &Binned, goal: &Goal, stream: &Stream) -> Result<(Model, FitReport)> {
-        boosting::fit(self, x, goal, stream)
-    }
-    fn fit_numbers(&self, x: &Binned, y: &[f32], stream: &Stream) -> Result<(Model, FitReport)> {
-        numbers::boosting(self, x, y, stream)
-    }
-    fn of_classes(&self) -> Option<&'static str> {
-        numbers::of_classes(&Purity::Gini, &self.class_weights)
-    }
-}
-
-/// The trainer of settings `S`: [`Tree`], [`Forest`] or [`Boosting`].
+/// The trainer of [`Tree`], [`Forest`] and [`Boosting`].
 ///
 /// Scores of a tree or forest are logarithms of class probabilities, minus that of the likeliest
 /// class. Those of boosting are margins; with two classes the first is 0. A class without a sample
@@ -88,22 +79,26 @@ impl Method for Boosting {
 ///
 /// The output for a number to predict is the mean of the leaves of tree or forest, or the sum of
 /// those of boosting, on the label's scale; 0 before the first fit.
-pub struct Trees<S> {
-    settings: S,
+pub struct Trees {
+    method: Method,
     task: Task,
     model: Model,
 }
 
-impl<S: Method> Trees<S> {
+impl Trees {
     /// Returns a model before its first fit.
     ///
     /// # Errors
     /// If the task is neither about classes nor about one number by the squared error, or a
     /// setting is about classes and the task is not.
-    pub fn new(settings: S, make: &BuildContext) -> Result<Self> {
+    pub fn new(settings: impl Into<Method>, make: &BuildContext) -> Result<Self> {
+        let method = settings.into();
         let lacks = |text: String| Err(Problem::Lacks(text).into());
         let (sum, classes) = match make.task.kind {
-            TaskKind::Classes(n) if n > 0 => (S::SUM, n),
+            TaskKind::Classes(n) if n > 0 => match method {
+                Method::Forest(_) => (Sum::Votes, n),
+                Method::Boosting(_) => (Sum::Margins, n),
+            },
             TaskKind::Numbers { loss, .. } if loss != Loss::Mse => {
                 return lacks(format!(
                     "trees learn a number by the loss mse, and that of the label is {loss}"
@@ -116,7 +111,7 @@ impl<S: Method> Trees<S> {
                 ));
             }
         };
-        if let (false, Some(setting)) = (make.task.kind.scores_classes(), settings.of_classes()) {
+        if let (false, Some(setting)) = (make.task.kind.scores_classes(), method.of_classes()) {
             return lacks(format!(
                 "`{setting}` is about classes, and the task is {}; leave it out",
                 make.task.kind
@@ -125,7 +120,7 @@ impl<S: Method> Trees<S> {
         let task = make.task.clone();
         let model = Model::blank(sum, task.width(), classes);
         Ok(Self {
-            settings,
+            method,
             task,
             model,
         })
@@ -156,7 +151,7 @@ enum Learnt {
     Numbers(Vec<f32>),
 }
 
-impl<S: Method> Trainer for Trees<S> {
+impl Trainer for Trees {
     fn abilities(&self) -> Abilities {
         let loss = match self.task.kind {
             TaskKind::Numbers { .. } => Loss::Mse,
@@ -202,7 +197,7 @@ impl<S: Method> Trainer for Trees<S> {
             };
             ensure!(!asked, Problem::Lacks(text()));
         }
-        let goal = match self.task.kind {
+        let learnt = match self.task.kind {
             TaskKind::Numbers { .. } => Learnt::Numbers(numbers::numbers(target, pass.loss)?),
             _ => Learnt::Classes(Goal::new(target, pass.loss, self.model.classes)?),
         };
@@ -214,11 +209,7 @@ impl<S: Method> Trainer for Trees<S> {
             x.len() < 1 << 30,
             Problem::Shape(format!("{} samples; trees take fewer than 2^30", x.len()))
         );
-        let binned = SCORED.binned(x, self.settings.bins());
-        let (model, fitted) = match goal {
-            Learnt::Classes(goal) => self.settings.fit(&binned, &goal, stream)?,
-            Learnt::Numbers(y) => self.settings.fit_numbers(&binned, &y, stream)?,
-        };
+        let (model, fitted) = self.method.fit(x, &learnt, stream)?;
         self.model = model;
         Ok(fitted)
     }

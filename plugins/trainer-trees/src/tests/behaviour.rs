@@ -229,7 +229,7 @@ fn the_loss_of_a_tree_is_its_cross_entropy() {
 
 #[test]
 fn the_seed_decides_and_nothing_else() {
-    fn check<S: Method + Clone + Sync>(settings: &S, differs: bool) {
+    fn check<S: Into<Method> + Clone + Sync>(settings: &S, differs: bool) {
         let (x, y) = rings(300, 5, 3);
         let bytes = |seed| {
             let mut model = new(settings, &x, 2);
@@ -270,7 +270,7 @@ fn the_seed_decides_and_nothing_else() {
 
 #[test]
 fn one_class_one_row_and_no_difference_give_constants() {
-    fn check<S: Method + Clone>(settings: &S) {
+    fn check<S: Into<Method> + Clone>(settings: &S) {
         for of in [1, 2, 3] {
             let (x, _) = coarse(30, 3, of, 1);
             let only = of as u32 - 1;
@@ -297,12 +297,12 @@ fn one_class_one_row_and_no_difference_give_constants() {
 #[test]
 fn a_class_without_a_sample_has_an_even_share_and_is_no_veto() {
     /// Trains on the rows whose class is not `less`.
-    fn teacher<S: Method + Clone>(settings: &S, x: &Samples, y: &[u32], less: u32) -> Trees<S> {
+    fn teacher<S: Into<Method> + Clone>(settings: &S, x: &Samples, y: &[u32], less: u32) -> Trees {
         let rows: Vec<usize> = (0..y.len()).filter(|row| y[*row] != less).collect();
         let classes: Vec<u32> = rows.iter().map(|row| y[*row]).collect();
         fitted(settings, &x.pick(&rows), &classes, 3)
     }
-    fn check<S: Method + Clone>(settings: &S) {
+    fn check<S: Into<Method> + Clone>(settings: &S) {
         let values = Array2::from_shape_fn((60, 1), |(row, _)| (row % 3 * 10 + row % 7) as f32);
         let y: Vec<u32> = (0..60).map(|row| row % 3).collect();
         let x = Samples::fresh(values, vec![1]).unwrap();

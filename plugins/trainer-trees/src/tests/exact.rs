@@ -68,7 +68,7 @@ impl Naive<'_> {
 }
 
 /// Returns one of our trees as the same text: values and counts come from the samples that arrive.
-fn told(model: &Trees<Tree>, x: &Array2<f32>, y: &[u32], of: usize) -> String {
+fn told(model: &Trees, x: &Array2<f32>, y: &[u32], of: usize) -> String {
     fn walk(
         tree: &crate::model::Grown,
         at: crate::model::Next,
@@ -339,7 +339,7 @@ fn soft_labels_are_parts_of_samples() {
     let mut soft = Array2::zeros((30, 3));
     soft[[4, 2]] = 1e-30;
     soft[[5, 1]] = 0.9e-30;
-    fn check<S: Method + Clone>(settings: &S, x: &Samples, soft: &Array2<f32>) {
+    fn check<S: Into<Method> + Clone>(settings: &S, x: &Samples, soft: &Array2<f32>) {
         let mut model = new(settings, x, 3);
         let loss = fit(&mut model, x, Target::Soft(soft.view()), 1)
             .unwrap()

@@ -27,7 +27,7 @@ pub fn make(width: usize, classes: usize) -> BuildContext {
     }
 }
 
-pub fn new<S: Method + Clone>(settings: &S, x: &Samples, classes: usize) -> Trees<S> {
+pub fn new<S: Into<Method> + Clone>(settings: &S, x: &Samples, classes: usize) -> Trees {
     Trees::new(settings.clone(), &make(x.width(), classes)).unwrap()
 }
 
@@ -35,22 +35,17 @@ pub fn pass() -> FitOptions<'static> {
     FitOptions::new(Length::Epochs(1), 32, Loss::CrossEntropy)
 }
 
-pub fn fit<S: Method>(
-    model: &mut Trees<S>,
-    x: &Samples,
-    target: Target<'_>,
-    seed: u64,
-) -> Result<FitReport> {
+pub fn fit(model: &mut Trees, x: &Samples, target: Target<'_>, seed: u64) -> Result<FitReport> {
     model.fit(x, target, &pass(), &Stream::root(seed))
 }
 
 /// Returns a model fitted with seed 1.
-pub fn fitted<S: Method + Clone>(
+pub fn fitted<S: Into<Method> + Clone>(
     settings: &S,
     x: &Samples,
     classes: &[u32],
     of: usize,
-) -> Trees<S> {
+) -> Trees {
     let mut model = new(settings, x, of);
     fit(&mut model, x, Target::Classes(classes), 1).unwrap();
     model

@@ -26,7 +26,7 @@ fn two_values(
 
 #[test]
 fn rows_as_bits_reach_the_same_leaves() {
-    fn check<S: Method + Clone>(settings: &S) {
+    fn check<S: Into<Method> + Clone>(settings: &S) {
         // a model of coarse numbers has thresholds below, between and above the two values
         let coarse = (coarse(300, 7, 3, 4), 3);
         for value in [(|_| 1.0) as fn(usize) -> f32, |c| 0.2 * c as f32 - 0.5] {
