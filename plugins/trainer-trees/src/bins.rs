@@ -23,7 +23,15 @@ impl Binned {
             _ if rows == 0 => vec![Vec::new(); width],
             Inputs::Dense { data, .. } => dense(x, data, bins, &mut codes),
             Inputs::Bytes { shape, data, .. } => bytes(x, shape, data, bins, &mut codes),
-            Inputs::Sparse { .. } => sparse(x, bins, &mut codes),
+            Inputs::Sparse {
+                starts,
+                columns,
+                values,
+                ..
+            } => {
+                let by_column = Columns::new(x, starts, columns, values);
+                sparse(x.len(), &by_column, bins, &mut codes)
+            }
         };
         let mut starts = vec![0];
         starts.extend(cuts.iter().scan(0, |end, cuts| {
@@ -128,8 +136,7 @@ fn bytes(
     codes.chunks_mut(x.len()).enumerate().map(column).collect()
 }
 
-fn sparse(x: &Samples, bins: usize, codes: &mut [u8]) -> Vec<Vec<f32>> {
-    let by_column = Columns::new(x);
+fn sparse(rows: usize, by_column: &Columns, bins: usize, codes: &mut [u8]) -> Vec<Vec<f32>> {
     let column = |(f, codes): (usize, &mut [u8])| {
         let (at, values) = by_column.of(f);
         let mut sorted = values.to_vec();
@@ -140,7 +147,7 @@ fn sparse(x: &Samples, bins: usize, codes: &mut [u8]) -> Vec<Vec<f32>> {
         if one.is_none() {
             sorted.sort_unstable_by(f32::total_cmp);
         }
-        let cuts = cut(&with_zeros(runs(&sorted), x.len() - values.len()), bins);
+        let cuts = cut(&with_zeros(runs(&sorted), rows - values.len()), bins);
         codes.fill(bin(&cuts, 0.0));
         match one.map(|one| bin(&cuts, *one)) {
             Some(code) => at.iter().for_each(|row| codes[*row as usize] = code),
@@ -152,7 +159,7 @@ fn sparse(x: &Samples, bins: usize, codes: &mut [u8]) -> Vec<Vec<f32>> {
         }
         cuts
     };
-    codes.chunks_mut(x.len()).enumerate().map(column).collect()
+    codes.chunks_mut(rows).enumerate().map(column).collect()
 }
 
 /// Returns the number of each byte, by channel, with the arithmetic of [`Inputs::write_row`].
@@ -239,20 +246,8 @@ struct Columns {
 }
 
 impl Columns {
-    fn new(x: &Samples) -> Self {
-        let Inputs::Sparse {
-            width,
-            starts: row_starts,
-            columns,
-            values: given,
-        } = &**x.inputs()
-        else {
-            return Self {
-                starts: vec![0; x.width() + 1],
-                rows: Vec::new(),
-                values: Vec::new(),
-            };
-        };
+    fn new(x: &Samples, row_starts: &[usize], columns: &[u32], given: &[f32]) -> Self {
+        let width = x.width();
         let range = |id: &u32| row_starts[*id as usize]..row_starts[*id as usize + 1];
         let mut starts = vec![0; width + 1];
         for ids in x.ids().chunks(64) {
@@ -261,12 +256,12 @@ impl Columns {
                 starts[*column as usize + 1] += 1;
             }
         }
-        for f in 0..*width {
+        for f in 0..width {
             starts[f + 1] += starts[f];
         }
         let mut next = starts.clone();
-        let mut rows = vec![0; starts[*width]];
-        let mut values = vec![0.0; starts[*width]];
+        let mut rows = vec![0; starts[width]];
+        let mut values = vec![0.0; starts[width]];
         for (row, id) in x.ids().iter().enumerate() {
             for (column, value) in columns[range(id)].iter().zip(&given[range(id)]) {
                 let at = &mut next[*column as usize];
