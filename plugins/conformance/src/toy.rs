@@ -1,7 +1,7 @@
 //! Easy problems for trainers.
 
 use crate::broken::{Held, must, run};
-use fl_core::{Loss, Samples, Stream, Target, Task, TaskKind, Trainer, loss};
+use fl_core::{Loss, OwnedTarget, Samples, Stream, Target, Task, TaskKind, Trainer, loss};
 use ndarray::Array2;
 
 /// Returns the tasks of the checks of trainers: three classes and three labels. Each is on rows of
@@ -68,20 +68,7 @@ fn of(shapes: &[Vec<usize>]) -> Vec<Task> {
 pub(crate) struct Toy {
     pub(crate) x: Samples,
     kind: TaskKind,
-    classes: Vec<u32>,
-    findings: Array2<i8>,
-    mask: Array2<u8>,
-    image: Array2<f32>,
-    numbers: Array2<f32>,
-}
-
-/// A target of each kind that does not belong to the samples.
-pub(crate) struct Others {
-    pub(crate) classes: Vec<u32>,
-    pub(crate) findings: Array2<i8>,
-    pub(crate) mask: Array2<u8>,
-    pub(crate) image: Array2<f32>,
-    pub(crate) numbers: Array2<f32>,
+    target: OwnedTarget,
 }
 
 impl Toy {
@@ -112,18 +99,22 @@ impl Toy {
             };
             (signal + 0.2 * size * draws.normal()) as f32
         });
-        let findings = present.mapv(|p| if draws.below(10) == 0 { -1 } else { p });
-        let x = Samples::fresh(values, task.input.clone()).expect("as many values as the task has");
-        Self {
-            x,
-            kind: task.kind,
-            numbers: present.mapv(|p| f32::from(2 * p - 1)),
-            classes,
-            findings,
+        let target = match task.kind {
+            TaskKind::Classes(_) => OwnedTarget::Classes(classes),
+            TaskKind::MultiLabel(_) => {
+                let known = |p| if draws.below(10) == 0 { -1 } else { p };
+                OwnedTarget::MultiLabel(present.mapv(known))
+            }
+            TaskKind::Pixels { .. } => OwnedTarget::Pixels(mask),
             // not 0, where the mean absolute error has its kink for a model of zeros
-            image: mask.mapv(|bright| 0.25 + 0.5 * f32::from(bright)),
-            mask,
-        }
+            TaskKind::Image { .. } => {
+                OwnedTarget::Scores(mask.mapv(|bright| 0.25 + 0.5 * f32::from(bright)))
+            }
+            TaskKind::Numbers { .. } => OwnedTarget::Scores(present.mapv(|p| f32::from(2 * p - 1))),
+        };
+        let x = Samples::fresh(values, task.input.clone()).expect("as many values as the task has");
+        let kind = task.kind;
+        Self { x, kind, target }
     }
 
     /// Replaces samples by word numbers below `vocabulary`: each place has two words, if there are
@@ -140,24 +131,7 @@ impl Toy {
     }
 
     pub(crate) fn target(&self) -> Target<'_> {
-        match self.kind {
-            TaskKind::Classes(_) => Target::Classes(&self.classes),
-            TaskKind::MultiLabel(_) => Target::MultiLabel(self.findings.view()),
-            TaskKind::Pixels { .. } => Target::Pixels(self.mask.view()),
-            TaskKind::Image { .. } => Target::Scores(self.image.view()),
-            TaskKind::Numbers { .. } => Target::Scores(self.numbers.view()),
-        }
-    }
-
-    /// Returns the target of the toy's kind.
-    pub(crate) fn other<'a>(&self, of: &'a Others) -> Target<'a> {
-        match self.kind {
-            TaskKind::Classes(_) => Target::Classes(&of.classes),
-            TaskKind::MultiLabel(_) => Target::MultiLabel(of.findings.view()),
-            TaskKind::Pixels { .. } => Target::Pixels(of.mask.view()),
-            TaskKind::Image { .. } => Target::Scores(of.image.view()),
-            TaskKind::Numbers { .. } => Target::Scores(of.numbers.view()),
-        }
+        self.target.view()
     }
 
     /// Returns the loss of a model's predictions.

@@ -2,11 +2,12 @@
 
 use crate::broken::{Held, attempt, run};
 use crate::compare::{difference, digits};
-use crate::toy::Others;
 use crate::trainer::{Bench, Model, ROUND_TRIP};
 use anyhow::Context;
 use fl_core::message::{self, Params};
-use fl_core::{FitOptions, Length, Parametric, Problem, Result, Samples, Target};
+use fl_core::{
+    FitOptions, Length, OwnedTarget, Parametric, Problem, Result, Samples, Target, TaskKind,
+};
 use ndarray::{Array2, ArrayD, IxDyn};
 
 const SLOPES: &str = "vjp is the slope of its predictions";
@@ -80,17 +81,10 @@ impl Bench<'_> {
             format!("scores of shape {:?} for no samples", scores.dim())
         })?;
         run(EMPTY, &self.place, || model.features(&none))?;
-        let nothing = Others {
-            classes: Vec::new(),
-            findings: Array2::zeros((0, outputs)),
-            mask: Array2::zeros((0, self.task.width())),
-            image: Array2::zeros((0, outputs)),
-            numbers: Array2::zeros((0, outputs)),
-        };
-        let target = self.toy.other(&nothing);
+        let nothing = self.toy.target().pick(&[]);
         // an error and no step are both allowed
         let fitted = attempt(EMPTY, &self.place, || {
-            model.fit(&none, target, &self.short(), &self.stream)
+            model.fit(&none, nothing.view(), &self.short(), &self.stream)
         })?;
         self.must(EMPTY, !fitted.is_ok_and(|f| f.steps > 0), || {
             "it made steps without samples".into()
@@ -345,15 +339,21 @@ impl Bench<'_> {
             (
                 "a class, a finding, or a pixel too many",
                 Box::new(|m| {
-                    let classes = self.task.kind.classes();
-                    let many = Others {
-                        classes: vec![classes as u32; x.len()],
-                        findings: Array2::zeros((x.len(), classes + 1)),
-                        mask: Array2::from_elem((x.len(), self.task.width()), classes as u8),
-                        image: Array2::zeros((x.len(), outputs + 1)),
-                        numbers: Array2::zeros((x.len(), outputs + 1)),
+                    let (n, classes) = (x.len(), self.task.kind.classes());
+                    let many = match self.task.kind {
+                        TaskKind::Classes(_) => OwnedTarget::Classes(vec![classes as u32; n]),
+                        TaskKind::MultiLabel(_) => {
+                            OwnedTarget::MultiLabel(Array2::zeros((n, classes + 1)))
+                        }
+                        TaskKind::Pixels { .. } => {
+                            let size = (n, self.task.width());
+                            OwnedTarget::Pixels(Array2::from_elem(size, classes as u8))
+                        }
+                        TaskKind::Image { .. } | TaskKind::Numbers { .. } => {
+                            OwnedTarget::Scores(table(n, outputs + 1))
+                        }
                     };
-                    fit(m, x, self.toy.other(&many))
+                    fit(m, x, many.view())
                 }),
             ),
             (
@@ -385,37 +385,21 @@ impl Bench<'_> {
                 }),
             ),
         ];
-        if parametric {
-            wrong.push((
-                "an anchor of another model",
-                Box::new(|m| {
-                    m.fit(
-                        x,
-                        self.toy.target(),
-                        &FitOptions {
-                            proximal: Some((0.5, &strange)),
-                            ..self.short()
-                        },
-                        &self.stream,
-                    )
-                    .map(|_| ())
-                }),
-            ));
-            wrong.push((
-                "a gradient offset of another model",
-                Box::new(|m| {
-                    m.fit(
-                        x,
-                        self.toy.target(),
-                        &FitOptions {
-                            gradient_offset: Some(&strange),
-                            ..self.short()
-                        },
-                        &self.stream,
-                    )
-                    .map(|_| ())
-                }),
-            ));
+        let anchor = FitOptions {
+            proximal: Some((0.5, &strange)),
+            ..self.short()
+        };
+        let offset = FitOptions {
+            gradient_offset: Some(&strange),
+            ..self.short()
+        };
+        let passes = [
+            ("an anchor of another model", anchor),
+            ("a gradient offset of another model", offset),
+        ];
+        for (name, pass) in passes.iter().filter(|_| parametric) {
+            let call = move |m: &mut Model| m.fit(x, self.toy.target(), pass, &self.stream);
+            wrong.push((name, Box::new(move |m| call(m).map(|_| ()))));
         }
         if differentiable {
             for (name, rows, columns) in [
