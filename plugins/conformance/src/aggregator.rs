@@ -1,6 +1,6 @@
 //! Checks of an aggregator and of its claims.
 
-use crate::broken::{Broken, Held, must, run};
+use crate::broken::{Broken, Held, must, none, run};
 use crate::compare::{difference, digits, numbers};
 use crate::sample::{CASES, Case, SampleMessages};
 use fl_core::message::{self, Erased, MessageType, NamedTensors, View};
@@ -144,13 +144,8 @@ impl Bench<'_> {
     }
 
     fn equal(&self, property: &'static str, one: &Erased, other: &Erased, tolerance: f64) -> Held {
-        match difference(&**one, &**other, tolerance) {
-            Some(found) => Err(Broken::new(
-                property,
-                format!("{found} ({})", self.case.place()),
-            )),
-            None => Ok(()),
-        }
+        let found = difference(&**one, &**other, tolerance);
+        none(property, &self.case.place(), found)
     }
 
     /// Checks three rounds with one instance, with one that is saved and rebuilt after each round,

@@ -39,6 +39,22 @@ pub(crate) fn must(property: &'static str, holds: bool, found: impl FnOnce() -> 
     }
 }
 
+/// Breaks `property` if something was found at this place.
+pub(crate) fn none(property: &'static str, place: &str, found: Option<String>) -> Held {
+    found.map_or(Ok(()), |found| {
+        Err(Broken::new(property, format!("{found} ({place})")))
+    })
+}
+
+/// Runs `work` on another thread; a panic there breaks `property`.
+pub(crate) fn elsewhere<T: Send>(
+    property: &'static str,
+    work: impl FnOnce() -> Held<T> + Send,
+) -> Held<T> {
+    let done = std::thread::scope(|scope| scope.spawn(work).join());
+    done.unwrap_or_else(|_| Err(Broken::new(property, "the thread panicked")))
+}
+
 /// Runs a function of the part: an error or a panic breaks `property`.
 pub(crate) fn run<T>(
     property: &'static str,

@@ -1,6 +1,6 @@
 //! Checks of a privacy mechanism.
 
-use crate::broken::{Broken, Held, must, run};
+use crate::broken::{Broken, Held, must, none, run};
 use crate::compare::{difference, digits, floats, map};
 use crate::sample::{CASES, Case, Values};
 use crate::statistics::{ERROR_RATE, kolmogorov_smirnov, laplace_below, normal_below, same_sides};
@@ -139,10 +139,7 @@ impl Bench<'_> {
 
     fn one(&self, case: &Case) -> Held {
         let place = case.place();
-        let broken = |property, found: Option<String>| match found {
-            Some(found) => Err(Broken::new(property, format!("{found} ({place})"))),
-            None => Ok(()),
-        };
+        let broken = |property, found| none(property, &place, found);
         let message = self.invent(case);
         let part = self.agreed(&[&message]);
         let bounded = self.clip(BOUND, &place, &*part, &message)?;
@@ -234,10 +231,7 @@ impl Bench<'_> {
             remade.load(&state)?;
             remade.perturb(&mut *other, &Cohort::all(1), &noise("b"))
         })?;
-        match difference(&*second, &*other, 0.0) {
-            Some(found) => Err(Broken::new(STATE, format!("{found} ({place})"))),
-            None => Ok(()),
-        }
+        none(STATE, place, difference(&*second, &*other, 0.0))
     }
 
     /// Searches for two bounded messages that differ by more than the price states. It tries

@@ -1,6 +1,6 @@
 //! Checks of a trainer: learning and reproducibility. Those of refusals are in `trainer_rules`.
 
-use crate::broken::{Broken, Held, attempt, must, run};
+use crate::broken::{Broken, Held, attempt, elsewhere, must, none, run};
 use crate::compare::{apart_tables, difference, digits};
 use crate::toy::Toy;
 use fl_core::message::Params;
@@ -115,10 +115,7 @@ impl Bench<'_> {
         other: &Array2<f32>,
         tolerance: f64,
     ) -> Held {
-        match apart_tables(one, other, tolerance) {
-            Some(found) => Err(Broken::new(property, format!("{found} ({})", self.place))),
-            None => Ok(()),
-        }
+        none(property, &self.place, apart_tables(one, other, tolerance))
     }
 
     pub(crate) fn must(
@@ -210,15 +207,11 @@ impl Bench<'_> {
         let mut model = self.model(0)?;
         let (stream, place) = (self.stream.child("fit", 0), &self.place);
         let (toy, kind) = (&self.toy, self.task.kind);
-        let other = std::thread::scope(|scope| {
-            let work = scope.spawn(move || {
-                run(THREAD, place, || {
-                    model.fit(&toy.x, toy.target(), &short(kind), &stream)
-                })?;
-                run(THREAD, place, || model.predict(&toy.x))
-            });
-            work.join()
-                .unwrap_or_else(|_| Err(Broken::new(THREAD, "the thread panicked")))
+        let other = elsewhere(THREAD, move || {
+            run(THREAD, place, || {
+                model.fit(&toy.x, toy.target(), &short(kind), &stream)
+            })?;
+            run(THREAD, place, || model.predict(&toy.x))
         })?;
         self.equal(THREAD, &one, &other, 0.0)?;
 
@@ -250,16 +243,11 @@ impl Bench<'_> {
             })?;
             self.equal(SAVES, &wanted, &self.predict(SAVES, &mut other)?, 0.0)?;
         }
-        for pass in [
-            FitOptions {
-                length: Length::Steps(0),
+        for length in [Length::Steps(0), Length::Epochs(0)] {
+            let pass = FitOptions {
+                length,
                 ..self.short()
-            },
-            FitOptions {
-                length: Length::Epochs(0),
-                ..self.short()
-            },
-        ] {
+            };
             let fitted = self.fit(NOTHING, &mut model, &pass, 3)?;
             self.must(NOTHING, fitted.steps == 0, || {
                 format!("{:?} made {} steps", pass.length, fitted.steps)
@@ -326,13 +314,9 @@ impl Bench<'_> {
                     let mut new = self.model(question)?;
                     let state = run(WAYS, &self.place, || model.save_state())?;
                     let place = &self.place;
-                    std::thread::scope(|scope| {
-                        let work = scope.spawn(move || {
-                            run(WAYS, place, || new.load_state(&state))?;
-                            Ok(new)
-                        });
-                        work.join()
-                            .unwrap_or_else(|_| Err(Broken::new(WAYS, "the thread panicked")))
+                    elsewhere(WAYS, move || {
+                        run(WAYS, place, || new.load_state(&state))?;
+                        Ok(new)
                     })
                 };
                 each = again(&each)?;

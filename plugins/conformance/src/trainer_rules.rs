@@ -323,6 +323,18 @@ impl Bench<'_> {
         let strange = Params([("strange".to_string(), ArrayD::zeros(IxDyn(&[2])))].into());
         let parametric = self.params(model)?.is_some();
         let differentiable = model.differentiable().is_some();
+        let anchor = FitOptions {
+            proximal: Some((0.5, &strange)),
+            ..self.short()
+        };
+        let offset = FitOptions {
+            gradient_offset: Some(&strange),
+            ..self.short()
+        };
+        let passes = [
+            ("an anchor of another model", anchor),
+            ("a gradient offset of another model", offset),
+        ];
         let mut wrong: Vec<Wrong<'_>> = vec![
             (
                 "samples of another shape, to learn",
@@ -384,18 +396,6 @@ impl Bench<'_> {
                     m.load_state(&all[..all.len() / 2])
                 }),
             ),
-        ];
-        let anchor = FitOptions {
-            proximal: Some((0.5, &strange)),
-            ..self.short()
-        };
-        let offset = FitOptions {
-            gradient_offset: Some(&strange),
-            ..self.short()
-        };
-        let passes = [
-            ("an anchor of another model", anchor),
-            ("a gradient offset of another model", offset),
         ];
         for (name, pass) in passes.iter().filter(|_| parametric) {
             let call = move |m: &mut Model| m.fit(x, self.toy.target(), pass, &self.stream);
