@@ -30,12 +30,8 @@ impl Pricing for AdvancedComposition {
         *sum = sum.plus(*more);
     }
 
-    fn epsilon(&self, cost: &Pure) -> f64 {
-        cost.least(self.delta)
-    }
-
-    fn delta(&self, _: &Self::Cost) -> f64 {
-        self.delta
+    fn spent(&self, cost: &Pure) -> (f64, f64) {
+        (cost.least(self.delta), self.delta)
     }
 }
 plugin!(accountant "advanced-composition" => AdvancedComposition as PricedLedger<AdvancedComposition>,

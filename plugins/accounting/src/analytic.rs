@@ -40,12 +40,9 @@ impl Pricing for AnalyticGaussian {
         *sum = plus(*sum, *more);
     }
 
-    fn epsilon(&self, cost: &f64) -> f64 {
-        gaussian_epsilon(1.0 / cost.sqrt(), self.delta)
-    }
-
-    fn delta(&self, _: &f64) -> f64 {
-        self.delta
+    fn spent(&self, cost: &f64) -> (f64, f64) {
+        let epsilon = gaussian_epsilon(1.0 / cost.sqrt(), self.delta);
+        (epsilon, self.delta)
     }
 }
 plugin!(accountant "analytic-gaussian" => AnalyticGaussian as PricedLedger<AnalyticGaussian>,

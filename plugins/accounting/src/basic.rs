@@ -61,12 +61,8 @@ impl Pricing for Basic {
         *sum = plus(*sum, *more);
     }
 
-    fn epsilon(&self, cost: &f64) -> f64 {
-        *cost
-    }
-
-    fn delta(&self, _: &Self::Cost) -> f64 {
-        0.0
+    fn spent(&self, cost: &f64) -> (f64, f64) {
+        (*cost, 0.0)
     }
 }
 plugin!(accountant "basic" => Basic as PricedLedger<Basic>,

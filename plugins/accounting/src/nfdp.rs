@@ -44,17 +44,13 @@ impl Pricing for Nfdp {
         *sum = (plus(sum.0, more.0), plus(sum.1, more.1));
     }
 
-    /// Returns infinity if delta has reached 1, because nothing is guaranteed then.
-    fn epsilon(&self, (epsilon, delta): &(f64, f64)) -> f64 {
+    /// Returns an epsilon of infinity if delta has reached 1, because nothing is guaranteed then.
+    fn spent(&self, (epsilon, delta): &(f64, f64)) -> (f64, f64) {
         if *delta < 1.0 {
-            *epsilon
+            (*epsilon, *delta)
         } else {
-            f64::INFINITY
+            (f64::INFINITY, 0.0)
         }
-    }
-
-    fn delta(&self, (_, delta): &(f64, f64)) -> f64 {
-        if *delta < 1.0 { *delta } else { 0.0 }
     }
 }
 plugin!(accountant "nfdp" => Nfdp as PricedLedger<Nfdp>,

@@ -106,13 +106,10 @@ impl Pricing for PateMoments {
         sum.pure = sum.pure.plus(more.pure);
     }
 
-    fn epsilon(&self, cost: &Moments) -> f64 {
+    fn spent(&self, cost: &Moments) -> (f64, f64) {
         let (by_moments, _) = epsilon(&cost.alpha, self.orders.orders(), self.delta);
-        by_moments.min(cost.pure.least(self.delta))
-    }
-
-    fn delta(&self, _: &Self::Cost) -> f64 {
-        self.delta
+        let epsilon = by_moments.min(cost.pure.least(self.delta));
+        (epsilon, self.delta)
     }
 }
 plugin!(accountant "pate-moments" => PateMoments as PricedLedger<PateMoments>,

@@ -63,21 +63,17 @@ impl Pricing for LossDistributions {
         }
     }
 
-    fn epsilon(&self, cost: &Vec<Times>) -> f64 {
+    fn spent(&self, cost: &Vec<Times>) -> (f64, f64) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, epsilon)) = known.iter().find(|(before, _)| before == cost) {
-            return *epsilon;
+            return (*epsilon, self.delta);
         }
         let epsilon = compose::epsilon(cost, self.delta).min(basic(cost));
         if known.len() == REMEMBERED {
             known.remove(0);
         }
         known.push((cost.clone(), epsilon));
-        epsilon
-    }
-
-    fn delta(&self, _: &Vec<Times>) -> f64 {
-        self.delta
+        (epsilon, self.delta)
     }
 }
 plugin!(accountant "pld" => Pld as PricedLedger<LossDistributions>,
@@ -199,7 +195,7 @@ mod tests {
             delta: 1e-5,
             known: Mutex::default(),
         };
-        let found = |release, times| pld.epsilon(&vec![(release, times)]);
+        let found = |release, times| pld.spent(&vec![(release, times)]).0;
         let sum = 3.0 * 0.3333;
         let three = found(Release::Pure(0.3333), 3.0);
         assert!((sum..sum * (1.0 + 1e-9)).contains(&three), "{three}");

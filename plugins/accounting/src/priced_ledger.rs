@@ -51,11 +51,9 @@ pub trait Pricing: Send + 'static {
     /// Adds a cost on the same data. A sum of decimals is rounded up (`plus`).
     fn add(sum: &mut Self::Cost, more: &Self::Cost);
 
-    /// Returns the epsilon of `cost` at [`Pricing::delta`]; 0 for none.
-    fn epsilon(&self, cost: &Self::Cost) -> f64;
-
-    /// Returns the delta of the guarantee; a setting of most accountants, computed by some.
-    fn delta(&self, cost: &Self::Cost) -> f64;
+    /// Returns the epsilon of `cost`, 0 for none, and the delta of the guarantee; that is a setting of
+    /// most accountants, computed by some.
+    fn spent(&self, cost: &Self::Cost) -> (f64, f64);
 }
 
 /// A ledger with prices. Costs of one client's releases add, of clients with disjoint data the
@@ -154,14 +152,13 @@ impl<P: Pricing> Accountant for PricedLedger<P> {
         if let Some(next) = &next {
             P::add(&mut server, &next.cost);
         }
-        let of = |cost: &P::Cost| (self.pricing.epsilon(cost), self.pricing.delta(cost));
         let with = |client: &P::Cost| {
             let mut both = server.clone();
             P::add(&mut both, client);
-            of(&both)
+            self.pricing.spent(&both)
         };
         let all = self.clients.values().map(with);
-        let (epsilon, delta) = all.fold(of(&server), |(e, d), (f, g)| {
+        let (epsilon, delta) = all.fold(self.pricing.spent(&server), |(e, d), (f, g)| {
             (f64::max(e, f), f64::max(d, g))
         });
         Ok(Guarantee {

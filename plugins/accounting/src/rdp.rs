@@ -70,12 +70,9 @@ impl Pricing for Rdp {
         renyi::add(sum, more);
     }
 
-    fn epsilon(&self, cost: &Vec<f64>) -> f64 {
-        renyi::spent(cost, self.delta, self.conversion.rule())
-    }
-
-    fn delta(&self, _: &Self::Cost) -> f64 {
-        self.delta
+    fn spent(&self, cost: &Vec<f64>) -> (f64, f64) {
+        let epsilon = renyi::spent(cost, self.delta, self.conversion.rule());
+        (epsilon, self.delta)
     }
 }
 plugin!(accountant "rdp" => Rdp as PricedLedger<Rdp>,
