@@ -87,7 +87,10 @@ pub const OPS: &[Op] = &[
     ("rdp_to_epsilon", |i| {
         let (rdp, orders, delta): (Vec<f64>, _, _) = (i.get("rdp")?, orders(i)?, i.get("delta")?);
         let by = |rule| renyi::epsilon(&rdp, &orders, delta, rule);
-        let (classic, improved) = (by(renyi::Rule::Classic), by(renyi::Rule::Improved));
+        let (classic, improved) = (
+            by(&renyi::Conversion::Classic),
+            by(&renyi::Conversion::Improved),
+        );
         Ok(json!({
             "epsilon_classic": number(classic.0), "order_classic": classic.1,
             "epsilon_improved": number(improved.0), "order_improved": improved.1,
@@ -253,11 +256,11 @@ fn confident(i: &Inputs<'_>) -> Result<Value> {
     });
     let fixed = sum(&|_, said, a| renyi::gaussian(sigma1, a) + answer(said, 0.0, a));
     let by = |rdp: &[f64], rule| renyi::epsilon(rdp, &orders, delta, rule);
-    let classic = by(&dependent, renyi::Rule::Classic);
+    let classic = by(&dependent, &renyi::Conversion::Classic);
     Ok(json!({
         "rdp_total_data_dependent": list(dependent.iter().copied()), "rdp_total_data_independent": list(fixed.iter().copied()),
         "epsilon_classic": number(classic.0), "order_classic": classic.1,
-        "epsilon_improved": number(by(&dependent, renyi::Rule::Improved).0),
-        "epsilon_data_independent_classic": number(by(&fixed, renyi::Rule::Classic).0),
+        "epsilon_improved": number(by(&dependent, &renyi::Conversion::Improved).0),
+        "epsilon_data_independent_classic": number(by(&fixed, &renyi::Conversion::Classic).0),
     }))
 }

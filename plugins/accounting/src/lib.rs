@@ -29,4 +29,5 @@ pub use pate_gnmax::PateGnmax;
 pub use pate_moments::{MomentOrders, PateMoments};
 pub use pld::{LossDistributions, Pld};
 pub use priced_ledger::{Price, PricedLedger, Pricing};
-pub use rdp::{Conversion, Rdp};
+pub use rdp::Rdp;
+pub use renyi::Conversion;

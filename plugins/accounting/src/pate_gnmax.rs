@@ -1,8 +1,7 @@
 //! The accountant of votes with Gaussian noise.
 use crate::gnmax::{cap_ln_q, ln_q, rdp, threshold_rdp};
 use crate::priced_ledger::{Price, PricedLedger, Pricing, plus, ratio, scaled, unpriced};
-use crate::rdp::Conversion;
-use crate::renyi::{self, gaussian};
+use crate::renyi::{self, Conversion, gaussian};
 use crate::unit_choice::UnitChoice;
 use crate::vote_release::{changed, counts};
 use fl_core::prelude::*;
@@ -132,7 +131,7 @@ impl Pricing for PateGnmax {
     }
 
     fn spent(&self, cost: &Vec<f64>) -> (f64, f64) {
-        let epsilon = renyi::spent(cost, self.delta, self.conversion.rule());
+        let epsilon = renyi::spent(cost, self.delta, &self.conversion);
         (epsilon, self.delta)
     }
 }

@@ -224,7 +224,7 @@ mod tests {
     use super::*;
     use crate::compose;
     use crate::losses::Release;
-    use crate::renyi::{Rule, epsilon, orders, subsampled_gaussian};
+    use crate::renyi::{Conversion, epsilon, orders, subsampled_gaussian};
 
     fn by_losses(of: usize, rate: f64, sigma: f64, times: f64, delta: f64) -> f64 {
         let shift = 1.0 / sigma;
@@ -235,7 +235,7 @@ mod tests {
     fn by_orders(of: usize, rate: f64, sigma: f64, times: f64, delta: f64) -> f64 {
         let costs = divergences(of, rate, sigma, &orders());
         let costs: Vec<f64> = costs.iter().map(|cost| cost * times).collect();
-        epsilon(&costs, &orders(), delta, Rule::Improved).0
+        epsilon(&costs, &orders(), delta, &Conversion::Improved).0
     }
 
     #[test]

@@ -3,28 +3,9 @@ use crate::losses::Release;
 use crate::noise_release::release;
 use crate::priced_ledger::{Price, PricedLedger, Pricing};
 use crate::public_size::divergences;
-use crate::renyi::{self, Rule};
+use crate::renyi::{self, Conversion};
 use fl_core::prelude::*;
 use fl_core::settings::between;
-
-choices! {
-    /// The conversion of Renyi differential privacy to an epsilon.
-    pub enum Conversion {
-        /// Canonne, Kamath and Steinke 2020, proposition 12: always at least as good.
-        Improved = "improved",
-        /// Mironov 2017, proposition 3.
-        Classic = "classic",
-    }
-}
-
-impl Conversion {
-    pub(crate) fn rule(&self) -> Rule {
-        match self {
-            Self::Improved => Rule::Improved,
-            Self::Classic => Rule::Classic,
-        }
-    }
-}
 
 settings! {
     /// Renyi accounting (Mironov 2017) of Gaussian noise, on all data or on a Poisson sample of
@@ -71,7 +52,7 @@ impl Pricing for Rdp {
     }
 
     fn spent(&self, cost: &Vec<f64>) -> (f64, f64) {
-        let epsilon = renyi::spent(cost, self.delta, self.conversion.rule());
+        let epsilon = renyi::spent(cost, self.delta, &self.conversion);
         (epsilon, self.delta)
     }
 }

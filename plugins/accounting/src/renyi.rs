@@ -4,6 +4,7 @@
 
 use crate::gnmax::ln_add;
 use crate::priced_ledger::plus;
+use fl_core::choices;
 
 /// Returns the orders that accountants try: fractions, which are best with much noise, and whole
 /// numbers beyond.
@@ -129,22 +130,24 @@ fn ln_mean_fraction(q: f64, sigma: f64, a: f64) -> f64 {
     }
 }
 
-/// The conversion of Renyi differential privacy to an epsilon.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rule {
-    /// `rdp + ln(1/delta) / (a-1)` (Mironov 2017, Proposition 3).
-    Classic,
-    /// `rdp + ln((a-1)/a) - (ln delta + ln a) / (a-1)` (Canonne, Kamath, Steinke 2020, Proposition
-    /// 12).
-    Improved,
+choices! {
+    /// The conversion of Renyi differential privacy to an epsilon.
+    pub enum Conversion {
+        /// Canonne, Kamath and Steinke 2020, proposition 12: always at least as good.
+        Improved = "improved",
+        /// Mironov 2017, proposition 3.
+        Classic = "classic",
+    }
 }
 
 /// Returns the least epsilon over all orders, never below 0, and the order that gives it.
-pub fn epsilon(rdp: &[f64], orders: &[f64], delta: f64, rule: Rule) -> (f64, f64) {
+pub fn epsilon(rdp: &[f64], orders: &[f64], delta: f64, rule: &Conversion) -> (f64, f64) {
     let one = |(r, a): (&f64, &f64)| {
         let epsilon = match rule {
-            Rule::Classic => r - libm::log(delta) / (a - 1.0),
-            Rule::Improved => {
+            // rdp + ln(1/delta) / (a-1)
+            Conversion::Classic => r - libm::log(delta) / (a - 1.0),
+            // rdp + ln((a-1)/a) - (ln delta + ln a) / (a-1)
+            Conversion::Improved => {
                 r + libm::log1p(-1.0 / a) - (libm::log(delta) + libm::log(*a)) / (a - 1.0)
             }
         };
@@ -240,7 +243,7 @@ pub(crate) fn add(sum: &mut Vec<f64>, more: &[f64]) {
 }
 
 /// Returns the epsilon of costs at [`orders`]; 0 if nothing was spent.
-pub(crate) fn spent(cost: &[f64], delta: f64, rule: Rule) -> f64 {
+pub(crate) fn spent(cost: &[f64], delta: f64, rule: &Conversion) -> f64 {
     if cost.iter().all(|c| *c == 0.0) {
         return 0.0;
     }
