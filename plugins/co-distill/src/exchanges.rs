@@ -1,5 +1,5 @@
 //! The exchanges of the protocol, and their slots.
-use crate::labels::{hard, soft};
+use crate::labels::{RoundLabels, hard, soft};
 use crate::settings::{CoDistill, FilterOn, Labels, Reply, Teacher};
 use crate::slots::{CLIENT_FILTER, MODEL, SAMPLING, SERVER_FILTER, STUDENT};
 use crate::{filter_metrics, label_metrics};
@@ -96,18 +96,25 @@ impl CoDistill {
                 all.exchange(forged(labels.into(&ENSEMBLE_OF_SCORES), &SCORE_ATTACK))
             }
         };
+        let learn = |client: &mut Client, labels| self.learn(client, &labels);
         match (&self.reply, &self.labels) {
             (Reply::Hard, _) => {
-                let learn = LEARN_HARD.answered_by(|client, votes| self.learn(client, votes));
-                all.exchange(self.every_round(learn))
+                let hard = move |client: &mut Client, votes: &Votes| {
+                    learn(client, RoundLabels::Hard(votes.clone()))
+                };
+                all.exchange(self.every_round(LEARN_HARD.answered_by(hard)))
             }
             (Reply::Ensemble, Labels::Scores(_)) => {
-                let learn = LEARN_SCORES.answered_by(|client, scores| self.learn(client, scores));
-                all.exchange(self.every_round(learn))
+                let scores = move |client: &mut Client, scores: &Logits| {
+                    learn(client, RoundLabels::Scores(scores.clone()))
+                };
+                all.exchange(self.every_round(LEARN_SCORES.answered_by(scores)))
             }
             (Reply::Ensemble, _) => {
-                let learn = LEARN_SOFT.answered_by(|client, soft| self.learn(client, soft));
-                all.exchange(self.every_round(learn))
+                let soft = move |client: &mut Client, soft: &SoftLabels| {
+                    learn(client, RoundLabels::Soft(soft.clone()))
+                };
+                all.exchange(self.every_round(LEARN_SOFT.answered_by(soft)))
             }
         }
     }

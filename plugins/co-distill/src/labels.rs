@@ -31,48 +31,6 @@ pub(crate) fn hard(Logits { rows, values, .. }: Logits) -> Votes {
     votes(rows, metrics::classes(values.view()), values.ncols())
 }
 
-/// Labels of public samples that a model can learn.
-pub(crate) trait Lesson {
-    /// Returns the samples.
-    fn rows(&self) -> &[u32];
-    /// Calls `learn` with the training target for the samples.
-    fn teach<T>(&self, learn: impl FnOnce(Target<'_>) -> T) -> T;
-    /// Returns the loss to train with.
-    fn loss(&self, _labels: &Labels) -> Loss {
-        Loss::CrossEntropy
-    }
-}
-
-impl Lesson for SoftLabels {
-    fn rows(&self) -> &[u32] {
-        &self.rows
-    }
-    fn teach<T>(&self, learn: impl FnOnce(Target<'_>) -> T) -> T {
-        learn(Target::Soft(self.values.view()))
-    }
-}
-
-impl Lesson for Votes {
-    fn rows(&self) -> &[u32] {
-        &self.rows
-    }
-    fn teach<T>(&self, learn: impl FnOnce(Target<'_>) -> T) -> T {
-        learn(Target::Classes(&self.labels.column(0).to_vec()))
-    }
-}
-
-impl Lesson for Logits {
-    fn rows(&self) -> &[u32] {
-        &self.rows
-    }
-    fn teach<T>(&self, learn: impl FnOnce(Target<'_>) -> T) -> T {
-        learn(Target::Scores(self.values.view()))
-    }
-    fn loss(&self, labels: &Labels) -> Loss {
-        labels.score_loss()
-    }
-}
-
 /// The labels that all clients learn in a round.
 pub(crate) enum RoundLabels {
     Soft(SoftLabels),
@@ -80,31 +38,33 @@ pub(crate) enum RoundLabels {
     Hard(Votes),
 }
 
-impl Lesson for RoundLabels {
-    fn rows(&self) -> &[u32] {
-        match self {
-            Self::Soft(soft) => soft.rows(),
-            Self::Scores(scores) => scores.rows(),
-            Self::Hard(votes) => votes.rows(),
-        }
-    }
-    fn teach<T>(&self, learn: impl FnOnce(Target<'_>) -> T) -> T {
-        match self {
-            Self::Soft(soft) => soft.teach(learn),
-            Self::Scores(scores) => scores.teach(learn),
-            Self::Hard(votes) => votes.teach(learn),
-        }
-    }
-    fn loss(&self, labels: &Labels) -> Loss {
-        match self {
-            Self::Soft(soft) => soft.loss(labels),
-            Self::Scores(scores) => scores.loss(labels),
-            Self::Hard(votes) => votes.loss(labels),
-        }
-    }
-}
-
 impl RoundLabels {
+    /// Returns the samples.
+    pub fn rows(&self) -> &[u32] {
+        match self {
+            Self::Soft(soft) => &soft.rows,
+            Self::Scores(scores) => &scores.rows,
+            Self::Hard(votes) => &votes.rows,
+        }
+    }
+
+    /// Calls `learn` with the training target for the samples.
+    pub fn teach<T>(&self, learn: impl FnOnce(Target<'_>) -> T) -> T {
+        match self {
+            Self::Soft(soft) => learn(Target::Soft(soft.values.view())),
+            Self::Scores(scores) => learn(Target::Scores(scores.values.view())),
+            Self::Hard(votes) => learn(Target::Classes(&votes.labels.column(0).to_vec())),
+        }
+    }
+
+    /// Returns the loss to train with.
+    pub fn loss(&self, labels: &Labels) -> Loss {
+        match self {
+            Self::Scores(_) => labels.score_loss(),
+            Self::Soft(_) | Self::Hard(_) => Loss::CrossEntropy,
+        }
+    }
+
     /// Returns them as probabilities, for parts that judge them.
     pub fn soft(&self) -> SoftLabels {
         match self {

@@ -1,5 +1,5 @@
 //! The order in which a client trains on its own examples and on the labels of the others.
-use crate::labels::Lesson;
+use crate::labels::RoundLabels;
 use crate::settings::{CoDistill, Order};
 use crate::slots::{MODEL, SAMPLING};
 use fl_core::prelude::*;
@@ -13,7 +13,7 @@ impl CoDistill {
     }
 
     /// Returns the options of a client's training on the labels in this round.
-    fn lesson_pass(&self, client: &Client, lesson: &impl Lesson) -> FitOptions<'static> {
+    fn lesson_pass(&self, client: &Client, lesson: &RoundLabels) -> FitOptions<'static> {
         let loss = lesson.loss(&self.labels);
         self.distil.pass(loss, client.round_number())
     }
@@ -25,7 +25,7 @@ impl CoDistill {
     }
 
     /// Trains a client on the labels, and on its own examples unless it has done so already.
-    pub(crate) fn learn(&self, client: &mut Client, lesson: &impl Lesson) -> Result<Nothing> {
+    pub(crate) fn learn(&self, client: &mut Client, lesson: &RoundLabels) -> Result<Nothing> {
         match self.order {
             Order::OwnBeforeLabels => self.distil(client, lesson)?,
             Order::OwnFirst => {
@@ -42,7 +42,7 @@ impl CoDistill {
         Ok(Nothing)
     }
 
-    fn distil(&self, client: &mut Client, lesson: &impl Lesson) -> Result<()> {
+    fn distil(&self, client: &mut Client, lesson: &RoundLabels) -> Result<()> {
         let ids = Ids(lesson.rows().to_vec());
         if ids.0.is_empty() {
             return Ok(()); // everything was filtered out
@@ -52,7 +52,7 @@ impl CoDistill {
     }
 
     /// Alternates single mini-batches; spreads the less frequent kind evenly among the other.
-    fn learn_in_turns(&self, client: &mut Client, lesson: &impl Lesson) -> Result<()> {
+    fn learn_in_turns(&self, client: &mut Client, lesson: &RoundLabels) -> Result<()> {
         let ids = Ids(lesson.rows().to_vec());
         let (own, x, home) = (
             client.private(&SAMPLING)?,
@@ -93,7 +93,7 @@ impl CoDistill {
 
     /// Takes steps along `alpha` times the gradient of the own loss plus `1 - alpha` times that of
     /// the loss on the labels.
-    fn learn_together(&self, client: &mut Client, lesson: &impl Lesson, alpha: f64) -> Result<()> {
+    fn learn_together(&self, client: &mut Client, lesson: &RoundLabels, alpha: f64) -> Result<()> {
         let ids = Ids(lesson.rows().to_vec());
         let (own, x) = (client.private(&SAMPLING)?, client.public()?.pick(&ids)?);
         let home = client.stream("together");

@@ -3,7 +3,7 @@
 //! teacher ([`crate::Teacher`]) and in the order of a client's training ([`crate::Order`]).
 use crate::exchanges::*;
 use crate::label_metrics;
-use crate::labels::{Lesson, RoundLabels, one_hot, truth};
+use crate::labels::{RoundLabels, one_hot, truth};
 use crate::settings::{CoDistill, Labels, Order, Reply, Teacher};
 use crate::slots::*;
 use fl_core::message::{SoftLabels, Votes};
