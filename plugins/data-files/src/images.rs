@@ -238,14 +238,7 @@ fn resized(
 /// are not looked up.
 pub(crate) fn numbers(file: &[u8]) -> Result<([usize; 2], Vec<u16>)> {
     ensure!(file.starts_with(b"\x89PNG"), "a mask must be a PNG");
-    let mut decoder = png::Decoder::new(Cursor::new(file));
-    decoder.set_transformations(png::Transformations::IDENTITY);
-    let mut reader = decoder.read_info()?;
-    let (height, width) = (reader.info().height as usize, reader.info().width as usize);
-    side(height, width)?;
-    let size = reader.output_buffer_size().context("too large")?;
-    let mut bytes = vec![0; size];
-    let frame = reader.next_frame(&mut bytes)?;
+    let ([height, width], bytes, frame) = unpacked(file, png::Transformations::IDENTITY, |_| ())?;
     let found = (frame.color_type, frame.bit_depth);
     let pixels: Vec<u16> = match found {
         (png::ColorType::Grayscale | png::ColorType::Indexed, png::BitDepth::Eight) => {
@@ -286,17 +279,31 @@ fn side(height: usize, width: usize) -> Result<()> {
     Ok(())
 }
 
-/// Palettes become colours, 16 bits become 8, transparency is left out.
-fn png(file: &[u8], lost: &mut Lost) -> Result<Image> {
+/// Height, width, and the content of a PNG; `see` sees what its beginning says.
+fn unpacked(
+    file: &[u8],
+    how: png::Transformations,
+    see: impl FnOnce(&png::Info<'_>),
+) -> Result<([usize; 2], Vec<u8>, png::OutputInfo)> {
     let mut decoder = png::Decoder::new(Cursor::new(file));
-    decoder.set_transformations(png::Transformations::normalize_to_color8());
+    decoder.set_transformations(how);
     let mut reader = decoder.read_info()?;
     let (height, width) = (reader.info().height as usize, reader.info().width as usize);
     side(height, width)?;
-    lost.deep += usize::from(reader.info().bit_depth == png::BitDepth::Sixteen);
+    see(reader.info());
     let size = reader.output_buffer_size().context("too large")?;
-    let mut pixels = vec![0; size];
-    let frame = reader.next_frame(&mut pixels)?;
+    let mut bytes = vec![0; size];
+    let frame = reader.next_frame(&mut bytes)?;
+    Ok(([height, width], bytes, frame))
+}
+
+/// Palettes become colours, 16 bits become 8, transparency is left out.
+fn png(file: &[u8], lost: &mut Lost) -> Result<Image> {
+    let deep = |info: &png::Info<'_>| {
+        lost.deep += usize::from(info.bit_depth == png::BitDepth::Sixteen);
+    };
+    let how = png::Transformations::normalize_to_color8();
+    let ([height, width], pixels, frame) = unpacked(file, how, deep)?;
     let stored = match frame.color_type {
         png::ColorType::Grayscale => 1,
         png::ColorType::GrayscaleAlpha => 2,
