@@ -6,6 +6,7 @@ use crate::format::Leaf;
 use crate::paths::Paths;
 use crate::rows::Part;
 use crate::settings::Files;
+use crate::train_test::{All, Notes};
 use anyhow::{Context, Result, bail, ensure};
 use fl_core::Inputs;
 use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Visitor};
@@ -271,23 +272,12 @@ fn named(character: char) -> String {
     }
 }
 
-/// What was read: each user's rows to learn from, and to test with.
-pub(crate) struct Found {
-    pub train: Vec<(String, Part)>,
-    pub test: Vec<(String, Part)>,
-    /// What the rows are.
-    pub described: String,
-}
-
-pub(crate) fn read(files: &Files, how: &Leaf, classes: &mut Classes) -> Result<Found> {
+pub(crate) fn read(files: &Files, how: &Leaf, classes: &mut Classes) -> Result<All> {
     let mut budget = Budget::new(files.max_bytes);
     let mut all = |paths: &Paths| -> Result<Vec<User>> {
         let mut found = Vec::new();
-        for path in paths
-            .sources()
-            .iter()
-            .flat_map(|source| source.files(&files.format))
-        {
+        let sources = paths.sources().iter();
+        for path in sources.flat_map(|source| source.files(&files.format)) {
             found.extend(users(&path, &mut budget)?);
         }
         Ok(found)
@@ -301,12 +291,8 @@ pub(crate) fn read(files: &Files, how: &Leaf, classes: &mut Classes) -> Result<F
             short(&twice.name)
         );
     }
-    let tested = files
-        .test
-        .as_ref()
-        .map(&mut all)
-        .transpose()?
-        .unwrap_or_default();
+    let tested = files.test.as_ref().map(&mut all).transpose()?;
+    let tested = tested.unwrap_or_default();
     let form = Form::of(&own, how)?;
     let of_texts = own
         .iter()
@@ -316,28 +302,26 @@ pub(crate) fn read(files: &Files, how: &Leaf, classes: &mut Classes) -> Result<F
         classes.give(how.characters().map(named));
         classes.given_by_format = true;
     }
-    let mut train = Vec::with_capacity(own.len());
-    for user in own {
-        let part = form.part(&user, classes)?;
-        budget.give(user.memory());
-        budget.take(part.bytes(), &user.path)?;
-        train.push((user.name, part));
-    }
+    let mut parts = |users: Vec<User>, classes: &mut Classes| -> Result<Vec<_>> {
+        let part = |user: User| {
+            let part = form.part(&user, classes)?;
+            budget.give(user.memory());
+            budget.take(part.bytes(), &user.path)?;
+            Ok((user.name, part))
+        };
+        users.into_iter().map(part).collect()
+    };
+    let train = parts(own, classes)?;
     classes.closed = true;
-    let mut test = Vec::with_capacity(tested.len());
-    for user in tested {
-        let part = form.part(&user, classes)?;
-        budget.give(user.memory());
-        budget.take(part.bytes(), &user.path)?;
-        test.push((user.name, part));
-    }
+    let test = parts(tested, classes)?;
     let described = match &form.characters {
         Some(known) => format!("{} characters, numbers of {}", form.shape[0], known.len()),
         None => format!("shape {:?}", form.shape),
     };
-    Ok(Found {
+    Ok(All {
         train,
         test,
-        described,
+        columns: vec![("inputs".into(), described)],
+        notes: Notes::default(),
     })
 }

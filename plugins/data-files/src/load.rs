@@ -4,26 +4,18 @@ use crate::arrays::ImageSides;
 use crate::classes::{self, Classes, Meaning};
 use crate::content::Budget;
 use crate::encode::Plan;
-use crate::format::{Format, Leaf, Libsvm};
+use crate::format::{Format, Libsvm};
 use crate::images::Lost;
 use crate::paths::{Pair, Paths, Source};
 use crate::rows::{Part, joined};
 use crate::settings::Files;
 use crate::table::Table;
-use crate::train_test::{Notes, TrainTest, hold_out, labelled, with_inferred};
+use crate::train_test::{All, Notes, TrainTest, hold_out, labelled, with_inferred};
 use crate::{arrays, images, leaf, read_table};
 use anyhow::{Context, Result, bail, ensure};
 use fl_core::Inputs;
 use fl_data_kit::Rows;
 use std::path::Path;
-
-/// Training and test rows, source by source.
-struct All {
-    train: Vec<(String, Part)>,
-    test: Vec<(String, Part)>,
-    columns: Vec<(String, String)>,
-    notes: Notes,
-}
 
 pub(crate) fn read(files: &Files) -> Result<Rows> {
     let mut classes = Classes::new(files);
@@ -33,7 +25,7 @@ pub(crate) fn read(files: &Files) -> Result<Rows> {
         columns,
         mut notes,
     } = match &files.format {
-        Format::Leaf(how) => users(files, how, &mut classes)?,
+        Format::Leaf(how) => leaf::read(files, how, &mut classes)?,
         format if format.is_table() => tables(files, &mut classes)?,
         _ => parts(files, &mut classes)?,
     };
@@ -102,7 +94,7 @@ fn tables(files: &Files, classes: &mut Classes) -> Result<All> {
         let paths = source.files(&files.format);
         paths
             .iter()
-            .map(|path| read_table::read(path, files, &mut budget))
+            .map(|path| read_table::read(&files.format, path, &mut budget))
             .collect::<Result<Vec<_>>>()
     };
     let mut read_all = |sources: &mut dyn Iterator<Item = &Source>| -> Result<_> {
@@ -173,16 +165,6 @@ fn headless(files: &Files, tables: &[Table]) -> Vec<String> {
     };
     let said = |table: &Table| Some(format!("{}: {}", name(table)?, table.headless()?));
     tables.iter().find_map(said).into_iter().collect()
-}
-
-fn users(files: &Files, how: &Leaf, classes: &mut Classes) -> Result<All> {
-    let found = leaf::read(files, how, classes)?;
-    Ok(All {
-        columns: vec![("inputs".into(), found.described)],
-        train: found.train,
-        test: found.test,
-        notes: Notes::default(),
-    })
 }
 
 fn parts(files: &Files, classes: &mut Classes) -> Result<All> {

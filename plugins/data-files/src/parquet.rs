@@ -12,7 +12,7 @@ pub(crate) fn read(path: &Path, budget: &mut Budget) -> Result<Table> {
     let name = || path.display().to_string();
     let bytes = content(path, budget)?;
     let packed = bytes.len() as u64;
-    let file = SerializedFileReader::new(parquet_bytes(bytes)).with_context(name)?;
+    let file = SerializedFileReader::new(bytes::Bytes::from(bytes)).with_context(name)?;
     // pages are unpacked one after the other, each whole
     let unpacked = |group: &RowGroupMetaData| u64::try_from(group.total_byte_size()).unwrap_or(0);
     let groups = file.metadata().row_groups().iter().map(unpacked);
@@ -38,10 +38,6 @@ pub(crate) fn read(path: &Path, budget: &mut Budget) -> Result<Table> {
     drop(file);
     budget.give(packed);
     Ok(table)
-}
-
-fn parquet_bytes(bytes: Vec<u8>) -> bytes::Bytes {
-    bytes.into()
 }
 
 fn fields(row: &Row) -> Result<Vec<String>> {

@@ -5,7 +5,6 @@ use crate::content::Budget;
 use crate::format::{Csv, Format};
 use crate::parquet;
 use crate::paths::has_ending;
-use crate::settings::Files;
 use crate::table::{Table, WrongRows, other_separator};
 use anyhow::{Context, Result, bail, ensure};
 use fl_data_kit::archive;
@@ -15,11 +14,6 @@ use serde_json::{Map, Value as Json};
 use std::io::{BufRead, BufReader, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
-/// Reads one file, which counts against `budget`.
-pub(crate) fn read(path: &Path, files: &Files, budget: &mut Budget) -> Result<Table> {
-    read_as(&files.format, path, budget)
-}
-
 /// As [`read`], a table whose format its name says: `csv` unless it ends otherwise.
 pub(crate) fn by_ending(path: &Path, budget: &mut Budget) -> Result<Table> {
     let formats = [Format::Jsonl, Format::Parquet];
@@ -28,10 +22,11 @@ pub(crate) fn by_ending(path: &Path, budget: &mut Budget) -> Result<Table> {
         separator: None,
         header: true,
     });
-    read_as(&format.unwrap_or(csv), path, budget)
+    read(&format.unwrap_or(csv), path, budget)
 }
 
-fn read_as(format: &Format, path: &Path, budget: &mut Budget) -> Result<Table> {
+/// Reads one file, which counts against `budget`.
+pub(crate) fn read(format: &Format, path: &Path, budget: &mut Budget) -> Result<Table> {
     let table = match format {
         Format::Csv(how) => csv(path, how, budget),
         Format::Jsonl => jsonl(path, budget),

@@ -100,6 +100,14 @@ pub(crate) fn hold_out(
     }
 }
 
+/// Training and test rows, source by source.
+pub(crate) struct All {
+    pub train: Vec<(String, Part)>,
+    pub test: Vec<(String, Part)>,
+    pub columns: Vec<(String, String)>,
+    pub notes: Notes,
+}
+
 /// What a user should know of the rows.
 #[derive(Default)]
 pub(crate) struct Notes {
