@@ -2,6 +2,7 @@
 //! mean features, the layers that they begin with, and those that stay as they are.
 use crate::prototypes::FeatureMeans;
 use fl_core::prelude::*;
+use fl_core::settings::Joined;
 use fl_core::{InitialModel, parameters_in};
 use serde::{Serialize, de::DeserializeOwned};
 
@@ -26,6 +27,21 @@ settings! {
         freeze: Vec<String> = Vec::new();
         /// Keep the clients' models as results of the run.
         keep_clients: bool = false;
+    }
+}
+
+/// A method of such rounds as a protocol.
+pub struct FeatureMethod<S> {
+    pub(crate) rounds: FeatureRounds,
+    pub(crate) own: S,
+}
+
+impl<S> From<Joined<FeatureRounds, S>> for FeatureMethod<S> {
+    fn from(settings: Joined<FeatureRounds, S>) -> Self {
+        Self {
+            rounds: settings.shared,
+            own: settings.own,
+        }
     }
 }
 

@@ -1,5 +1,5 @@
 //! FedGH (Yi et al. 2023, algorithm 1): the server trains a common last layer on class means.
-use crate::feature_rounds::{COHORT, FeatureRounds, PRIVACY};
+use crate::feature_rounds::{COHORT, FeatureMethod, FeatureRounds, PRIVACY};
 use crate::last_layer;
 use crate::prototypes::{FeatureMeans, one_class_each};
 use fl_core::prelude::*;
@@ -29,19 +29,7 @@ const LEARN: Exchange<Params, FeatureMeans> =
     Exchange::new("mean features of own classes after training with the server's last layer");
 
 /// FedGH as a protocol.
-pub struct FedGh {
-    rounds: FeatureRounds,
-    own: FedGhSettings,
-}
-
-impl From<Joined<FeatureRounds, FedGhSettings>> for FedGh {
-    fn from(settings: Joined<FeatureRounds, FedGhSettings>) -> Self {
-        Self {
-            rounds: settings.shared,
-            own: settings.own,
-        }
-    }
-}
+pub type FedGh = FeatureMethod<FedGhSettings>;
 
 /// Returns the last layer of the server's model.
 fn head(server: &mut Server<'_>) -> Result<Params> {

@@ -1,5 +1,5 @@
 //! FedProto (Tan et al. 2022, algorithm 1): clients share the mean features of each class.
-use crate::feature_rounds::{COHORT, FeatureRounds, PRIVACY};
+use crate::feature_rounds::{COHORT, FeatureMethod, FeatureRounds, PRIVACY};
 use crate::prototypes::{FeatureMeans, Near, Prototypes, one_class_each};
 use fl_core::TaskKind;
 use fl_core::prelude::*;
@@ -40,19 +40,7 @@ const LEARN: Exchange<Prototypes, FeatureMeans> =
     Exchange::new("mean features of own classes after local training");
 
 /// FedProto as a protocol.
-pub struct FedProto {
-    rounds: FeatureRounds,
-    own: FedProtoSettings,
-}
-
-impl From<Joined<FeatureRounds, FedProtoSettings>> for FedProto {
-    fn from(settings: Joined<FeatureRounds, FedProtoSettings>) -> Self {
-        Self {
-            rounds: settings.shared,
-            own: settings.own,
-        }
-    }
-}
+pub type FedProto = FeatureMethod<FedProtoSettings>;
 
 impl Protocol for FedProto {
     fn declare(&self) -> Declaration<'_> {

@@ -10,7 +10,7 @@ mod protocol;
 mod prototype_network;
 mod prototypes;
 
-pub use feature_rounds::FeatureRounds;
+pub use feature_rounds::{FeatureMethod, FeatureRounds};
 pub use fedgh::FedGh;
 pub use fedproto::FedProto;
 pub use fedtgp::{Trainable, TrainablePrototypes};
