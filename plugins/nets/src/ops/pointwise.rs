@@ -39,8 +39,8 @@ pub fn activate(record: &mut Record, x: &Value, f: Activation) -> Value {
         Activation::Sigmoid => simd::run(curves::Sigmoid(&mut data)),
     }
     let data = Arc::new(data);
-    let (to, out) = (x.key.clone(), data.clone());
-    let key = record.note(to.is_some(), move |mut slope, grads| {
+    let out = data.clone();
+    x.then(record, data, x.shape.clone(), move |mut slope| {
         let both = slope.iter_mut().zip(out.iter());
         match f {
             Activation::Relu => relu_back(&mut slope, &out),
@@ -51,14 +51,8 @@ pub fn activate(record: &mut Record, x: &Value, f: Activation) -> Value {
             Activation::Tanh => both.for_each(|(g, y)| *g *= 1.0 - y * y),
             Activation::Sigmoid => both.for_each(|(g, y)| *g *= y * (1.0 - y)),
         }
-        to.map_or(Ok(()), |to| grads.give(&to, slope))
-    });
-    Value {
-        data,
-        rows: x.rows,
-        shape: x.shape.clone(),
-        key,
-    }
+        slope
+    })
 }
 
 /// Numbers that [`keep_positive`] writes at once.
@@ -174,20 +168,11 @@ pub fn dropout_mask(n: usize, p: f32, draws: &mut Draws) -> Vec<f32> {
 /// in PyTorch).
 pub fn dropout(record: &mut Record, x: &Value, p: f32, draws: &mut Draws) -> Value {
     let mask = dropout_mask(x.data.len(), p, draws);
-    let data = Arc::new(Buffer::collect(
-        x.data.iter().zip(&mask).map(|(v, m)| v * m),
-    ));
-    let to = x.key.clone();
-    let key = record.note(to.is_some(), move |mut slope, grads| {
+    let data = Buffer::collect(x.data.iter().zip(&mask).map(|(v, m)| v * m));
+    x.then(record, data, x.shape.clone(), move |mut slope| {
         slope.iter_mut().zip(&mask).for_each(|(g, m)| *g *= m);
-        to.map_or(Ok(()), |to| grads.give(&to, slope))
-    });
-    Value {
-        data,
-        rows: x.rows,
-        shape: x.shape.clone(),
-        key,
-    }
+        slope
+    })
 }
 
 /// Returns the same numbers as one row per sample. Copies nothing: numbers and gradient are those
@@ -211,27 +196,22 @@ pub fn upsample(record: &mut Record, x: &Value, factor: usize) -> Value {
         );
         (plane * height + y / factor) * width + x / factor
     };
-    let data: Arc<Buffer> = Arc::new(
-        (0..planes * out_height * out_width)
-            .map(|i| x.data[from(i)])
-            .collect::<Vec<f32>>()
-            .into(),
-    );
-    let (to, len) = (x.key.clone(), x.data.len());
-    let key = record.note(to.is_some(), move |slope, grads| {
-        let mut sums = Buffer::filled(len, 0.0);
-        slope
-            .iter()
-            .enumerate()
-            .for_each(|(i, g)| sums[from(i)] += g);
-        to.map_or(Ok(()), |to| grads.give(&to, sums))
-    });
-    Value {
+    let all = 0..planes * out_height * out_width;
+    let data = Buffer::from(all.map(|i| x.data[from(i)]).collect::<Vec<f32>>());
+    let len = x.data.len();
+    x.then(
+        record,
         data,
-        rows: x.rows,
-        shape: vec![x.shape[0], out_height, out_width],
-        key,
-    }
+        vec![x.shape[0], out_height, out_width],
+        move |slope| {
+            let mut sums = Buffer::filled(len, 0.0);
+            slope
+                .iter()
+                .enumerate()
+                .for_each(|(i, g)| sums[from(i)] += g);
+            sums
+        },
+    )
 }
 
 /// Puts `stride - 1` zeros between rows and between columns: the input of a transposed convolution.
@@ -245,19 +225,18 @@ pub fn spread(record: &mut Record, x: &Value, stride: usize) -> Value {
         let to = data[to_row(row)..].iter_mut().step_by(stride);
         to.zip(from).for_each(|(t, f)| *t = *f);
     }
-    let (to, len) = (x.key.clone(), x.data.len());
-    let key = record.note(to.is_some(), move |slope, grads| {
-        let mut back = Buffer::filled(len, 0.0);
-        for (row, to) in back.chunks_exact_mut(width).enumerate() {
-            let from = slope[to_row(row)..].iter().step_by(stride);
-            to.iter_mut().zip(from).for_each(|(t, f)| *t = *f);
-        }
-        to.map_or(Ok(()), |to| grads.give(&to, back))
-    });
-    Value {
-        data: Arc::new(data),
-        rows: x.rows,
-        shape: vec![x.shape[0], out_height, out_width],
-        key,
-    }
+    let len = x.data.len();
+    x.then(
+        record,
+        data,
+        vec![x.shape[0], out_height, out_width],
+        move |slope| {
+            let mut back = Buffer::filled(len, 0.0);
+            for (row, to) in back.chunks_exact_mut(width).enumerate() {
+                let from = slope[to_row(row)..].iter().step_by(stride);
+                to.iter_mut().zip(from).for_each(|(t, f)| *t = *f);
+            }
+            back
+        },
+    )
 }

@@ -3,7 +3,6 @@
 use crate::buffer::Buffer;
 use crate::simd::vectorised;
 use crate::tape::{Record, Value};
-use std::sync::Arc;
 
 /// Windows of `kernel x kernel` every `stride` rows and columns, only whole ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,8 +57,8 @@ pub fn max_pool(record: &mut Record, x: &Value, shape: &PoolShape) -> Value {
             _ => largest(&x.data, shape, &mut data, &mut from),
         },
     );
-    let (to, len, windows) = (x.key.clone(), x.data.len(), *shape);
-    let key = record.note(to.is_some(), move |slope, grads| {
+    let (len, windows) = (x.data.len(), *shape);
+    x.then(record, data, shape.out().to_vec(), move |slope| {
         let [channels, height, width] = windows.out();
         let mut back = Buffer::any(len);
         let samples = from.chunks_exact(channels * height * width);
@@ -72,14 +71,8 @@ pub fn max_pool(record: &mut Record, x: &Value, shape: &PoolShape) -> Value {
                 .zip(slope)
                 .for_each(|(at, g)| back[(at - first) as usize] += g);
         }
-        to.map_or(Ok(()), |to| grads.give(&to, back))
-    });
-    Value {
-        data: Arc::new(data),
-        rows: x.rows,
-        shape: shape.out().to_vec(),
-        key,
-    }
+        back
+    })
 }
 
 /// Finds the largest numbers and their positions, an output row at a time and without branches: a
@@ -206,18 +199,12 @@ pub fn average_pool(record: &mut Record, x: &Value, shape: &PoolShape) -> Value 
             * share
     };
     let data: Buffer = shape.windows(x.rows).map(mean).collect::<Vec<f32>>().into();
-    let (to, len, rows, windows) = (x.key.clone(), x.data.len(), x.rows, *shape);
-    let key = record.note(to.is_some(), move |slope, grads| {
+    let (len, rows, windows) = (x.data.len(), x.rows, *shape);
+    x.then(record, data, shape.out().to_vec(), move |slope| {
         let mut back = Buffer::filled(len, 0.0);
         for (start, g) in windows.windows(rows).zip(slope.iter()) {
             window(start).for_each(|row| back[row].iter_mut().for_each(|b| *b += g * share));
         }
-        to.map_or(Ok(()), |to| grads.give(&to, back))
-    });
-    Value {
-        data: Arc::new(data),
-        rows: x.rows,
-        shape: shape.out().to_vec(),
-        key,
-    }
+        back
+    })
 }
