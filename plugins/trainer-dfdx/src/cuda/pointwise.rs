@@ -136,16 +136,11 @@ pub fn activate(queue: &Queue, record: &mut Record, x: &Value, f: Activation) ->
     let arguments = [int(n)?.into(), what, a, (&*x.data).into(), (&out).into()];
     queue.each("activate", n, &arguments)?;
     let data = Arc::new(out);
-    let (to, out, queue) = (x.key, data.clone(), queue.clone());
-    let key = record.note(to.is_some(), move |slope, grads| {
+    let (out, queue) = (data.clone(), queue.clone());
+    Ok(x.then(record, data, x.shape.clone(), move |slope| {
         activate_back(&queue, &slope, &out, f)?;
-        to.map_or(Ok(()), |to| grads.give(to, slope))
-    });
-    Ok(Value {
-        data,
-        key,
-        ..x.clone()
-    })
+        Ok(slope)
+    }))
 }
 
 /// Computes `relu?(a + b)`: the end of a residual block.
@@ -231,16 +226,11 @@ pub fn dropout(
     let mask = queue.upload(&ops::dropout_mask(x.data.len(), p, draws))?;
     let out = queue.room(x.data.len())?;
     times(queue, &x.data, &mask, &out)?;
-    let (to, queue) = (x.key, queue.clone());
-    let key = record.note(to.is_some(), move |slope, grads| {
+    let queue = queue.clone();
+    Ok(x.then(record, out, x.shape.clone(), move |slope| {
         times(&queue, &slope, &mask, &slope)?;
-        to.map_or(Ok(()), |to| grads.give(to, slope))
-    });
-    Ok(Value {
-        data: Arc::new(out),
-        key,
-        ..x.clone()
-    })
+        Ok(slope)
+    }))
 }
 
 /// Returns the same numbers as one row per sample.
@@ -282,18 +272,12 @@ fn moved(
         ])
     }
     queue.each(there, n, &all(n, sizes, &x.data, &out)?)?;
-    let (to, queue) = (x.key, queue.clone());
-    let key = record.note(to.is_some(), move |slope: Buffer, grads| {
+    let queue = queue.clone();
+    Ok(x.then(record, out, shape, move |slope| {
         let sums = queue.room(len)?;
         queue.each(back, len, &all(len, sizes, &slope, &sums)?)?;
-        to.map_or(Ok(()), |to| grads.give(to, sums))
-    });
-    Ok(Value {
-        data: Arc::new(out),
-        rows: x.rows,
-        shape,
-        key,
-    })
+        Ok(sums)
+    }))
 }
 
 /// Repeats every row and column `factor` times (nearest neighbour).

@@ -1,10 +1,9 @@
 //! Pooling on a card: kernels/pool.cu, as [`fl_nets::ops`] has it.
 
-use super::driver::{Argument, Buffer, Queue, int};
+use super::driver::{Argument, Queue, int};
 use super::tape::{Record, Value};
 use fl_core::Result;
 use fl_nets::ops::PoolShape;
-use std::sync::Arc;
 
 fn shape_argument(s: &PoolShape) -> Result<Argument<'static>> {
     let [_, height, width] = s.out();
@@ -28,21 +27,15 @@ pub fn max_pool(queue: &Queue, record: &mut Record, x: &Value, shape: &PoolShape
     let places = [(&*x.data).into(), (&out).into(), (&from).into()];
     let arguments = [int(n)?.into(), size, places[0], places[1], places[2]];
     queue.each("max_pool", n, &arguments)?;
-    let (to, queue) = (x.key, queue.clone());
-    let key = record.note(to.is_some(), move |slope: Buffer, grads| {
+    let queue = queue.clone();
+    Ok(x.then(record, out, shape.out().to_vec(), move |slope| {
         let back = queue.room(len)?;
         let places = [(&slope).into(), (&from).into(), (&back).into()];
         let n = int(len)?.into();
         let arguments = [n, size, places[0], places[1], places[2]];
         queue.each("max_pool_back", len, &arguments)?;
-        to.map_or(Ok(()), |to| grads.give(to, back))
-    });
-    Ok(Value {
-        data: Arc::new(out),
-        rows: x.rows,
-        shape: shape.out().to_vec(),
-        key,
-    })
+        Ok(back)
+    }))
 }
 
 /// Computes the mean of each window, as [`fl_nets::ops::average_pool`].
@@ -60,18 +53,12 @@ pub fn average_pool(
     let size = shape_argument(shape)?;
     let arguments = [int(n)?.into(), size, (&*x.data).into(), (&out).into()];
     queue.each("average_pool", n, &arguments)?;
-    let (to, queue) = (x.key, queue.clone());
-    let key = record.note(to.is_some(), move |slope: Buffer, grads| {
+    let queue = queue.clone();
+    Ok(x.then(record, out, shape.out().to_vec(), move |slope| {
         let back = queue.room(len)?;
         let n = int(len)?.into();
         let arguments = [n, size, (&slope).into(), (&back).into()];
         queue.each("average_pool_back", len, &arguments)?;
-        to.map_or(Ok(()), |to| grads.give(to, back))
-    });
-    Ok(Value {
-        data: Arc::new(out),
-        rows: x.rows,
-        shape: shape.out().to_vec(),
-        key,
-    })
+        Ok(back)
+    }))
 }

@@ -28,6 +28,28 @@ impl Value {
     pub fn width(&self) -> usize {
         self.shape.iter().product()
     }
+
+    /// Returns the result of an operation on this value alone; `back` turns the slope by the
+    /// result into that by this value.
+    pub fn then(
+        &self,
+        record: &mut Record,
+        data: impl Into<Arc<Buffer>>,
+        shape: Vec<usize>,
+        back: impl FnOnce(Buffer) -> Result<Buffer> + 'static,
+    ) -> Self {
+        let to = self.key;
+        let key = record.note(to.is_some(), move |slope, grads| {
+            let back = back(slope)?;
+            to.map_or(Ok(()), |to| grads.give(to, back))
+        });
+        Self {
+            data: data.into(),
+            rows: self.rows,
+            shape,
+            key,
+        }
+    }
 }
 
 /// All weights of a network in one buffer.

@@ -227,19 +227,13 @@ pub fn max_over_time(
         (&from).into(),
     ];
     queue.each("max_over_time", n, &arguments)?;
-    let (to, queue) = (x.key, queue.clone());
-    let key = record.note(to.is_some(), move |slope: Buffer, grads| {
+    let queue = queue.clone();
+    Ok(x.then(record, out, vec![channels], move |slope| {
         let back = queue.room(len)?;
         let places = [(&slope).into(), (&from).into(), (&back).into()];
         let n = int(len)?.into();
         let arguments = [n, sizes[0], sizes[1], places[0], places[1], places[2]];
         queue.each("max_over_time_back", len, &arguments)?;
-        to.map_or(Ok(()), |to| grads.give(to, back))
-    });
-    Ok(Value {
-        data: Arc::new(out),
-        rows,
-        shape: vec![channels],
-        key,
-    })
+        Ok(back)
+    }))
 }
