@@ -37,21 +37,6 @@ impl DataSet for Blobs {
     }
 
     fn load(&self, _: &Folder<'_>) -> Result<Rows> {
-        let [train, test] = self.make()?;
-        Ok(Rows::new(train, test))
-    }
-}
-
-impl Blobs {
-    fn fits(&self) -> Result<(), String> {
-        check_rows(&[self.classes, self.train, self.test], self.features)
-    }
-
-    /// The training rows and the test rows, not normalised.
-    ///
-    /// # Errors
-    /// If a setting is out of its range.
-    pub fn make(&self) -> Result<[(Inputs, Labels); 2]> {
         check_ranges(self).context("blobs")?;
         let stream = Stream::root(self.seed).child("blobs", 0);
         let centre = |class: usize| {
@@ -82,13 +67,23 @@ impl Blobs {
                 },
             )
         };
-        Ok([part("train", self.train), part("test", self.test)])
+        Ok(Rows::new(
+            part("train", self.train),
+            part("test", self.test),
+        ))
+    }
+}
+
+impl Blobs {
+    fn fits(&self) -> Result<(), String> {
+        check_rows(&[self.classes, self.train, self.test], self.features)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::synthetic::Make;
     use fl_core::settings::defaults;
 
     #[test]

@@ -52,21 +52,6 @@ impl DataSet for Friedman {
     }
 
     fn load(&self, _: &Folder<'_>) -> Result<Rows> {
-        let [train, test] = self.make()?;
-        Ok(Rows::new(train, test))
-    }
-}
-
-impl Friedman {
-    fn fits(&self) -> Result<(), String> {
-        check_rows(&[1, self.train, self.test], self.features)
-    }
-
-    /// The training rows and the test rows.
-    ///
-    /// # Errors
-    /// If a setting is out of its range.
-    pub fn make(&self) -> Result<[(Inputs, Labels); 2]> {
         check_ranges(self).context("friedman")?;
         let stream = Stream::root(self.seed).child("friedman", 0);
         let part = |name: &str, rows: usize| -> Result<(Inputs, Labels)> {
@@ -84,7 +69,16 @@ impl Friedman {
             let numbers = Numbers::one(&numbers, SCALE, self.loss.loss())?;
             Ok((Inputs::Dense { shape, data }, Labels::Numbers(numbers)))
         };
-        Ok([part("train", self.train)?, part("test", self.test)?])
+        Ok(Rows::new(
+            part("train", self.train)?,
+            part("test", self.test)?,
+        ))
+    }
+}
+
+impl Friedman {
+    fn fits(&self) -> Result<(), String> {
+        check_rows(&[1, self.train, self.test], self.features)
     }
 }
 
@@ -96,6 +90,7 @@ fn friedman([a, b, c, d, e]: [f64; 5]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::synthetic::Make;
     use fl_core::settings::defaults;
 
     #[test]

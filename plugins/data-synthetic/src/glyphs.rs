@@ -79,21 +79,6 @@ impl DataSet for Glyphs {
     }
 
     fn load(&self, _: &Folder<'_>) -> Result<Rows> {
-        let [train, test] = self.make()?;
-        Ok(Rows::new(train, test))
-    }
-}
-
-impl Glyphs {
-    fn fits(&self) -> Result<(), String> {
-        check_rows(&[self.train, self.test], SIDE * SIDE)
-    }
-
-    /// The training images and the test images, `1 x 28 x 28`.
-    ///
-    /// # Errors
-    /// If a setting is out of its range.
-    pub fn make(&self) -> Result<[(Inputs, Labels); 2]> {
         check_ranges(self).context("glyphs")?;
         let stream = Stream::root(self.seed).child("glyphs", 0);
         let part = |name: &str, rows: usize| {
@@ -118,7 +103,16 @@ impl Glyphs {
                 },
             )
         };
-        Ok([part("train", self.train), part("test", self.test)])
+        Ok(Rows::new(
+            part("train", self.train),
+            part("test", self.test),
+        ))
+    }
+}
+
+impl Glyphs {
+    fn fits(&self) -> Result<(), String> {
+        check_rows(&[self.train, self.test], SIDE * SIDE)
     }
 }
 

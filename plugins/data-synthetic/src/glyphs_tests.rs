@@ -1,4 +1,5 @@
 use super::*;
+use crate::synthetic::Make;
 use fl_core::settings::defaults;
 
 fn bytes(inputs: Inputs) -> Vec<u8> {

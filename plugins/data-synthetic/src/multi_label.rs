@@ -4,7 +4,7 @@
 use crate::glyphs::{CLASSES, Canvas, SIDE, Style, images};
 use crate::synthetic::{between, check_rows};
 use anyhow::{Context, Result};
-use fl_core::{Inputs, Labels, Stream, Task, TaskKind};
+use fl_core::{Labels, Stream, Task, TaskKind};
 use fl_data_kit::{DataSet, DataSetFacts, Folder, Rows, check_ranges};
 use ndarray::Array2;
 
@@ -49,26 +49,6 @@ impl DataSet for MultiLabel {
     }
 
     fn load(&self, _: &Folder<'_>) -> Result<Rows> {
-        let [train, test] = self.make()?;
-        Ok(Rows::new(train, test))
-    }
-}
-
-/// Share of the images that have finding `f`: later findings are rarer, as in a clinic.
-fn prevalence(f: usize) -> f64 {
-    0.4 / (1.0 + 0.25 * f as f64)
-}
-
-impl MultiLabel {
-    fn fits(&self) -> Result<(), String> {
-        check_rows(&[self.train, self.test], SIDE * SIDE)
-    }
-
-    /// The training images and the test images, `1 x 28 x 28`.
-    ///
-    /// # Errors
-    /// If a setting is out of its range.
-    pub fn make(&self) -> Result<[(Inputs, Labels); 2]> {
         check_ranges(self).context("multi-label")?;
         // the set was once called so; another name here would make another set
         let stream = Stream::root(self.seed).child("findings", 0);
@@ -99,17 +79,29 @@ impl MultiLabel {
             }
             (images(data, STATISTICS), Labels::Multi(labels))
         };
-        Ok([
+        Ok(Rows::new(
             part("train", self.train, self.unknown),
             part("test", self.test, 0.0),
-        ])
+        ))
+    }
+}
+
+/// Share of the images that have finding `f`: later findings are rarer, as in a clinic.
+fn prevalence(f: usize) -> f64 {
+    0.4 / (1.0 + 0.25 * f as f64)
+}
+
+impl MultiLabel {
+    fn fits(&self) -> Result<(), String> {
+        check_rows(&[self.train, self.test], SIDE * SIDE)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fl_core::Examples;
+    use crate::synthetic::Make;
+    use fl_core::{Examples, Inputs};
     use fl_core::settings::{defaults, read_yaml};
     use fl_data::split::{Groups, split};
 

@@ -40,27 +40,6 @@ impl DataSet for Phrases {
     }
 
     fn load(&self, _: &Folder<'_>) -> Result<Rows> {
-        let [train, test] = self.make()?;
-        Ok(Rows::new(train, test))
-    }
-}
-
-impl Phrases {
-    fn fits(&self) -> Result<(), String> {
-        if self.distances >= self.letters {
-            return Err(format!(
-                "`distances` must be below `letters` ({}), got {}",
-                self.letters, self.distances
-            ));
-        }
-        check_rows(&[self.letters, self.train, self.test], self.length)
-    }
-
-    /// The training rows and the test rows.
-    ///
-    /// # Errors
-    /// If a setting is out of its range.
-    pub fn make(&self) -> Result<[(Inputs, Labels); 2]> {
         check_ranges(self).context("phrases")?;
         let stream = Stream::root(self.seed).child("phrases", 0);
         let part = |name: &str, rows: usize| {
@@ -88,13 +67,29 @@ impl Phrases {
                 Labels::Classes { of, classes },
             )
         };
-        Ok([part("train", self.train), part("test", self.test)])
+        Ok(Rows::new(
+            part("train", self.train),
+            part("test", self.test),
+        ))
+    }
+}
+
+impl Phrases {
+    fn fits(&self) -> Result<(), String> {
+        if self.distances >= self.letters {
+            return Err(format!(
+                "`distances` must be below `letters` ({}), got {}",
+                self.letters, self.distances
+            ));
+        }
+        check_rows(&[self.letters, self.train, self.test], self.length)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::synthetic::Make;
     use fl_core::settings::defaults;
 
     #[test]

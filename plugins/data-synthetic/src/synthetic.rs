@@ -40,3 +40,21 @@ pub fn hash(bytes: impl IntoIterator<Item = u8>) -> String {
     });
     format!("{hash:016x}")
 }
+
+/// The parts of a set as its tests look at them.
+#[cfg(test)]
+pub trait Make: fl_data_kit::DataSet {
+    fn make(&self) -> anyhow::Result<[(fl_core::Inputs, fl_core::Labels); 2]> {
+        let nowhere = fl_data_kit::Folder::new("", self.facts(), std::path::Path::new(""));
+        let rows = self.load(&nowhere)?;
+        Ok([rows.train, rows.test].map(|(inputs, labels)| {
+            (
+                std::sync::Arc::unwrap_or_clone(inputs),
+                std::sync::Arc::unwrap_or_clone(labels),
+            )
+        }))
+    }
+}
+
+#[cfg(test)]
+impl<T: fl_data_kit::DataSet> Make for T {}
