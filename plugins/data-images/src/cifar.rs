@@ -5,7 +5,7 @@
 use anyhow::{Result, ensure};
 use fl_core::Labels;
 use fl_data_kit::dataset::Part;
-use fl_data_kit::{Folder, format};
+use fl_data_kit::{Folder, Rows, format};
 
 /// Channels, height, width.
 pub const SHAPE: [usize; 3] = [3, 32, 32];
@@ -45,20 +45,23 @@ pub fn append(
     Ok(())
 }
 
-/// The records of several batch files.
-pub(crate) fn read(
+/// Reads the records of the batch files of two parts: those to learn from, and those to test with.
+pub(crate) fn rows(
     folder: &Folder<'_>,
-    files: &[&[&str]],
+    (train, test): (&[&[&str]], &[&[&str]]),
     label_bytes: usize,
     classes: usize,
-) -> Result<Part> {
-    let (mut data, mut of) = (vec![], vec![]);
-    for names in files {
-        folder.read(names[0], |bytes| {
-            append(&bytes, label_bytes, classes, &mut data, &mut of)
-        })?;
-    }
-    Ok((format::images(SHAPE, data), Labels::Classes { of, classes }))
+) -> Result<Rows> {
+    let part = |files: &[&[&str]]| -> Result<Part> {
+        let (mut data, mut of) = (vec![], vec![]);
+        for names in files {
+            folder.read(names[0], |bytes| {
+                append(&bytes, label_bytes, classes, &mut data, &mut of)
+            })?;
+        }
+        Ok((format::images(SHAPE, data), Labels::Classes { of, classes }))
+    };
+    Ok(Rows::new(part(train)?, part(test)?))
 }
 
 #[cfg(test)]
