@@ -137,23 +137,15 @@ impl Dfdx {
         let mut out = Vec::with_capacity(x.len() * width);
         let all: Vec<usize> = (0..x.len()).collect();
         for some in all.chunks(self.predict_batch) {
-            let mut inputs = Buffer::filled(some.len() * x.width(), 0.0);
-            x.write(some, &mut inputs);
-            let inputs = batch(inputs, &self.task.input, None)?;
+            let inputs = batch(rows(x, some), &self.task.input, None)?;
             out.extend_from_slice(&f(inputs, &weights, &mut Mode::Evaluate(buffers))?.data);
         }
         Ok(Array2::from_shape_vec((x.len(), width), out)?)
     }
 
     /// Takes one step, and returns the loss of the batch at `positions`.
-    fn step(
-        &mut self,
-        x: &Samples,
-        target: &Target<'_>,
-        pass: &FitOptions<'_>,
-        plan: &Plan,
-        at: usize,
-    ) -> Result<f64> {
+    fn step(&mut self, x: &Samples, plan: &Plan<'_, '_>, at: usize) -> Result<f64> {
+        let pass = plan.pass;
         let head = pass.auxiliary.map(|_| self.last_layer()).transpose()?;
         let inputs = self.inputs(x, plan, at);
         let numbers = self.numbers.of_mut(&self.net);
@@ -171,20 +163,12 @@ impl Dfdx {
             &mut Mode::Train(&mut numbers.buffers, &stream),
         )?;
         let views = [table(&features)?, table(&scores)?];
-        let judged = (self.task.kind, self.dice);
         let ScoredBatch {
             loss,
             slope,
             added,
             by_features,
-        } = ScoredBatch::of(
-            judged,
-            pass,
-            head,
-            (target, &plan.positions),
-            views,
-            &stream,
-        )?;
+        } = plan.score(head, views, &stream)?;
         if let Some(by_features) = by_features {
             record.add_slope(&features, by_features);
         }
@@ -229,9 +213,8 @@ impl Dfdx {
     }
 
     /// Returns the batch of a step, changed by `augment`.
-    fn inputs(&self, x: &Samples, plan: &Plan, at: usize) -> Buffer {
-        let mut inputs = Buffer::any(plan.positions.len() * x.width());
-        x.write(&plan.positions, &mut inputs);
+    fn inputs(&self, x: &Samples, plan: &Plan<'_, '_>, at: usize) -> Buffer {
+        let mut inputs = rows(x, &plan.positions);
         if !self.augmenter.is_empty() {
             let mut draws = plan.stream.child("augment", at as u64).draws();
             self.augmenter.apply(&mut inputs, &plan.black, &mut draws);
@@ -250,6 +233,13 @@ impl Dfdx {
     }
 }
 
+/// Returns the numbers of some samples.
+fn rows(x: &Samples, some: &[usize]) -> Buffer {
+    let mut inputs = Buffer::any(some.len() * x.width());
+    x.write(some, &mut inputs);
+    inputs
+}
+
 /// A batch of values as a table.
 fn table(of: &Value) -> Result<ArrayView2<'_, f32>> {
     Ok(ArrayView2::from_shape((of.rows, of.width()), &of.data)?)
@@ -266,17 +256,39 @@ struct ScoredBatch {
     by_features: Option<Vec<f32>>,
 }
 
-impl ScoredBatch {
-    /// Computes the loss; `head` is the last layer, if the pass has an auxiliary loss.
-    fn of(
-        (kind, dice): (TaskKind, f64),
-        pass: &FitOptions<'_>,
+/// The constants of a pass, and the next batch.
+struct Plan<'a, 't> {
+    pass: &'a FitOptions<'a>,
+    target: &'a Target<'t>,
+    /// What is predicted, and the weight of the Dice loss.
+    judged: (TaskKind, f64),
+    of: usize,
+    positions: Vec<usize>,
+    black: Vec<f32>,
+    stream: Stream,
+    proximal: Option<(f32, Vec<f32>)>,
+    gradient_offset: Option<Vec<f32>>,
+}
+
+impl Plan<'_, '_> {
+    fn step(&self, at: usize) -> PassStep {
+        PassStep {
+            at,
+            of: self.of,
+            rate: self.pass.rate,
+        }
+    }
+
+    /// Computes the loss of the batch's scores; `head` is the last layer, if the pass has an
+    /// auxiliary loss.
+    fn score(
+        &self,
         head: Option<Head>,
-        (target, rows): (&Target<'_>, &[usize]),
         [features, scores]: [ArrayView2<'_, f32>; 2],
         stream: &Stream,
-    ) -> Result<Self> {
-        let target = target.pick(rows);
+    ) -> Result<ScoredBatch> {
+        let (pass, rows, (kind, dice)) = (self.pass, &*self.positions, self.judged);
+        let target = self.target.pick(rows);
         let target = target.view();
         let (mut loss, mut slope) = loss::of_task(kind, dice, pass.loss, target, scores)?;
         let added = pass.auxiliary.zip(head).map(|(auxiliary, head)| {
@@ -309,30 +321,12 @@ impl ScoredBatch {
                 "the loss is {loss}: training diverged; a smaller learning rate, or clipping, may help"
             ))
         );
-        Ok(Self {
+        Ok(ScoredBatch {
             loss,
             slope: slope.iter().copied().collect(),
             added,
             by_features: of_features.map(|term| term.by_features.iter().copied().collect()),
         })
-    }
-}
-
-/// The constants of a pass, and the next batch.
-struct Plan {
-    of: usize,
-    rate: f64,
-    positions: Vec<usize>,
-    black: Vec<f32>,
-    stream: Stream,
-    proximal: Option<(f32, Vec<f32>)>,
-    gradient_offset: Option<Vec<f32>>,
-}
-
-impl Plan {
-    fn step(&self, at: usize) -> PassStep {
-        let Self { of, rate, .. } = *self;
-        PassStep { at, of, rate }
     }
 }
 
@@ -371,10 +365,11 @@ impl Trainer for Dfdx {
         if pass.fresh {
             self.optimiser.state = optim::State::default();
         }
-        let of = pass.steps(x.len());
         let mut plan = Plan {
-            of,
-            rate: pass.rate,
+            pass,
+            target: &target,
+            judged: (self.task.kind, self.dice),
+            of: pass.steps(x.len()),
             positions: Vec::new(),
             black: Augmenter::black(x.inputs()),
             stream: stream.clone(),
@@ -393,15 +388,15 @@ impl Trainer for Dfdx {
         let reported_from = pass.reported_from(x.len());
         let (mut steps, mut sum, mut count) = (0, 0.0, 0usize);
         let mut curve = LossCurve::default();
-        let mut card = self.on_card(x, pass, &plan)?;
+        let mut card = self.on_card(x, &plan)?;
         for (at, positions) in pass.batches(x.len(), stream).enumerate() {
             if positions.len() < least {
                 continue;
             }
             plan.positions = positions;
             let loss = match &mut card {
-                Some(card) => self.step_on_card(card, x, &target, pass, &plan, at),
-                None => self.step(x, &target, pass, &plan, at),
+                Some(card) => self.step_on_card(card, x, &plan, at),
+                None => self.step(x, &plan, at),
             };
             let loss = loss.with_context(|| format!("step {at}"))?;
             steps += 1;

@@ -1,12 +1,12 @@
 //! The trainer on a card: numbers are copied there at the start of a call and back at its end. Data
 //! sets stay there.
 
-use super::{Dfdx, Plan, ScoredBatch};
+use super::{Dfdx, Plan, ScoredBatch, rows};
 use crate::cuda::{
     self, Card, Device, Moments, Position, Queue, Record, Seat, Set, Value, Weights, int,
 };
 use anyhow::Context;
-use fl_core::{FitOptions, Result, Samples, Target};
+use fl_core::{Result, Samples};
 use fl_nets::buffer::Buffer;
 use ndarray::{Array2, ArrayView2, s};
 use std::sync::Arc;
@@ -51,12 +51,8 @@ impl Dfdx {
     }
 
     /// Copies the model to its card for a pass; `None` if it runs on the processor.
-    pub(super) fn on_card(
-        &self,
-        x: &Samples,
-        pass: &FitOptions<'_>,
-        plan: &Plan,
-    ) -> Result<Option<OnCard>> {
+    pub(super) fn on_card(&self, x: &Samples, plan: &Plan<'_, '_>) -> Result<Option<OnCard>> {
+        let pass = plan.pass;
         let Some(queue) = self.queue()? else {
             return Ok(None);
         };
@@ -70,21 +66,15 @@ impl Dfdx {
         let small = x.width().saturating_mul(pass.batch).max(self.net.weights()) <= SMALL;
         let kind = || format!("{:?} {}", self.net.ops(), pass.batch);
         let (numbers, n) = (self.numbers.of(&self.net), self.net.weights());
-        let moment = |values: &[f32]| {
-            if values.is_empty() {
-                queue.zeros(n)
-            } else {
-                queue.upload(values)
-            }
+        let moment = |values: &[f32]| match values {
+            [] => queue.zeros(n),
+            _ => queue.upload(values),
         };
         let state = &self.optimiser.state;
         let proximal = plan.proximal.as_ref();
         let proximal =
             proximal.map(|(mu, anchor)| Ok::<_, anyhow::Error>((*mu, queue.upload(anchor)?)));
-        let gradient_offset = plan
-            .gradient_offset
-            .as_ref()
-            .map(|gradient_offset| queue.upload(gradient_offset));
+        let gradient_offset = plan.gradient_offset.as_ref();
         Ok(Some(OnCard {
             weights: Arc::new(queue.upload(&numbers.weights)?),
             buffers: queue.upload(&numbers.buffers)?,
@@ -94,7 +84,9 @@ impl Dfdx {
                 second: moment(&state.second)?,
             },
             proximal: proximal.transpose()?,
-            gradient_offset: gradient_offset.transpose()?,
+            gradient_offset: gradient_offset
+                .map(|offset| queue.upload(offset))
+                .transpose()?,
             set,
             seat: (own && small).then(|| Seat::take(queue, kind())),
             queue: queue.clone(),
@@ -122,20 +114,14 @@ impl Dfdx {
         &mut self,
         card: &mut OnCard,
         x: &Samples,
-        target: &Target<'_>,
-        pass: &FitOptions<'_>,
-        plan: &Plan,
+        plan: &Plan<'_, '_>,
         at: usize,
     ) -> Result<f64> {
         if let Some(seat) = &card.seat {
             seat.begin_step()?;
         }
-        let stream = plan.stream.child("step", at as u64);
+        let (pass, stream) = (plan.pass, plan.stream.child("step", at as u64));
         let (queue, ranges) = (&card.queue, self.net.head());
-        let inputs = match &card.set {
-            Some(_) => Buffer::default(),
-            None => self.inputs(x, plan, at),
-        };
         let part = |range: &std::ops::Range<usize>| {
             queue.download(&card.weights, range.start, range.len())
         };
@@ -149,10 +135,9 @@ impl Dfdx {
             gradient: Some(card.gradient.clone()),
         };
         let mut record = Record::new(true);
-        let batch = match &card.set {
-            Some(set) => self.picked(set, x, &plan.positions, None)?,
-            None => self.value(queue, &inputs, None)?,
-        };
+        let read = || self.inputs(x, plan, at);
+        let (batch, inputs) =
+            self.batch(queue, (card.set.as_ref(), x), &plan.positions, read, None)?;
         let [features, scores] = cuda::ForwardPass {
             queue,
             record: &mut record,
@@ -175,20 +160,12 @@ impl Dfdx {
             ArrayView2::from_shape((rows, width), &of_features)?,
             ArrayView2::from_shape((scores.rows, scores.width()), &there)?,
         ];
-        let judged = (self.task.kind, self.dice);
         let ScoredBatch {
             loss,
             slope,
             added,
             by_features,
-        } = ScoredBatch::of(
-            judged,
-            pass,
-            head,
-            (target, &plan.positions),
-            views,
-            &stream,
-        )?;
+        } = plan.score(head, views, &stream)?;
         if let Some(by_features) = by_features {
             record.add_slope(&features, queue.upload(&by_features)?);
         }
@@ -227,51 +204,33 @@ impl Dfdx {
         }
     }
 
-    /// Returns a batch of a set on a card; `key` names its gradient.
-    fn picked(
-        &self,
-        set: &Set,
-        x: &Samples,
-        positions: &[usize],
-        key: Option<usize>,
-    ) -> Result<Value> {
-        let ids = positions.iter().map(|p| int(x.ids()[*p] as usize));
-        Ok(Value {
-            data: Arc::new(set.pick(&ids.collect::<Result<Vec<i32>>>()?)?),
-            rows: positions.len(),
-            shape: self.task.input.clone(),
-            key,
-        })
-    }
-
-    /// Returns a batch of samples on a card, and its numbers on the host, if the network reads them
-    /// there; `key` names its gradient.
+    /// Returns a batch of samples on a card, and its numbers on the host, if they are read there;
+    /// `key` names its gradient.
     fn batch(
         &self,
         queue: &Queue,
-        set: Option<&Set>,
-        x: &Samples,
+        (set, x): (Option<&Set>, &Samples),
         positions: &[usize],
+        read: impl FnOnce() -> Buffer,
         key: Option<usize>,
     ) -> Result<(Value, Buffer)> {
-        if let Some(set) = set {
-            return Ok((self.picked(set, x, positions, key)?, Buffer::default()));
-        }
-        let mut inputs = Buffer::filled(positions.len() * x.width(), 0.0);
-        x.write(positions, &mut inputs);
-        Ok((self.value(queue, &inputs, key)?, inputs))
-    }
-
-    /// Returns a batch on a card; `key` names its gradient.
-    fn value(&self, queue: &Queue, inputs: &[f32], key: Option<usize>) -> Result<Value> {
-        let shape = self.task.input.clone();
-        let width: usize = shape.iter().product();
-        Ok(Value {
-            data: Arc::new(queue.upload(inputs)?),
-            rows: inputs.len() / width,
-            shape,
+        let (data, inputs) = if let Some(set) = set {
+            let ids = positions.iter().map(|p| int(x.ids()[*p] as usize));
+            (
+                set.pick(&ids.collect::<Result<Vec<i32>>>()?)?,
+                Buffer::default(),
+            )
+        } else {
+            let inputs = read();
+            (queue.upload(&inputs)?, inputs)
+        };
+        let value = Value {
+            data: Arc::new(data),
+            rows: positions.len(),
+            shape: self.task.input.clone(),
             key,
-        })
+        };
+        Ok((value, inputs))
     }
 
     fn frozen_on_card(&self, queue: &Queue) -> Result<(Weights, cuda::Buffer)> {
@@ -300,7 +259,8 @@ impl Dfdx {
         let mut out = Vec::with_capacity(x.len() * width);
         let all: Vec<usize> = (0..x.len()).collect();
         for some in all.chunks(self.predict_batch) {
-            let (batch, inputs) = self.batch(queue, set.as_ref(), x, some, None)?;
+            let (batch, inputs) =
+                self.batch(queue, (set.as_ref(), x), some, || rows(x, some), None)?;
             let mut record = Record::new(false);
             let mut pass = cuda::ForwardPass {
                 queue,
@@ -338,7 +298,8 @@ impl Dfdx {
             let some: Vec<usize> = (first..x.len().min(first + self.predict_batch)).collect();
             let mut record = Record::new(true);
             let key = (!by_weights).then(|| record.key());
-            let (batch, inputs) = self.batch(queue, set.as_ref(), x, &some, key)?;
+            let (batch, inputs) =
+                self.batch(queue, (set.as_ref(), x), &some, || rows(x, &some), key)?;
             let scores = cuda::ForwardPass {
                 queue,
                 record: &mut record,

@@ -1,12 +1,12 @@
 //! A network's parameters, and the slopes of its scores by them and by its inputs.
 
-use super::Dfdx;
+use super::{Dfdx, rows};
 use anyhow::ensure;
 use fl_core::message::Params;
 use fl_core::{
     Differentiable, Loss, Parametric, PassStep, Problem, Result, Samples, Target, Trainer, loss,
 };
-use fl_nets::buffer::{self, Buffer};
+use fl_nets::buffer;
 use fl_nets::examples::{self, ExampleSlopes};
 use fl_nets::net::{Entry, Mode, batch};
 use fl_nets::tape::{Key, Record, Weights};
@@ -81,8 +81,6 @@ impl Parametric for Dfdx {
         let at_once = examples::at_once(self.net.summed_weights(), self.predict_batch);
         let all: Vec<usize> = (0..x.len()).collect();
         for some in all.chunks(at_once) {
-            let mut inputs = Buffer::filled(some.len() * x.width(), 0.0);
-            x.write(some, &mut inputs);
             let slopes = Rc::new(RefCell::new(ExampleSlopes::new(some.len())));
             let (key, mut record) = (Key::new(), Record::of_examples(&slopes));
             let weights = Weights {
@@ -91,7 +89,7 @@ impl Parametric for Dfdx {
             };
             let scores = self.net.forward(
                 &mut record,
-                batch(inputs, &self.task.input, None)?,
+                batch(rows(x, some), &self.task.input, None)?,
                 &weights,
                 &mut Mode::Evaluate(&self.numbers.of(&self.net).buffers),
             )?;
@@ -174,11 +172,9 @@ impl Dfdx {
         let _pass = buffer::BufferScope;
         for first in (0..x.len()).step_by(self.predict_batch) {
             let some: Vec<usize> = (first..x.len().min(first + self.predict_batch)).collect();
-            let mut inputs = Buffer::filled(some.len() * x.width(), 0.0);
-            x.write(&some, &mut inputs);
             let (key, mut record) = (Key::new(), Record::on());
             let only = |one: Of| (of == one).then(|| key.clone());
-            let inputs = batch(inputs, &self.task.input, only(Of::Inputs))?;
+            let inputs = batch(rows(x, &some), &self.task.input, only(Of::Inputs))?;
             let weights = Weights {
                 key: only(Of::Weights),
                 ..self.frozen()
