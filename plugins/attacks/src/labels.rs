@@ -104,52 +104,44 @@ impl Aggregator for LabelFlip {
 plugin!(attack "label-flip" => LabelFlip,
     papers: ["Fang et al. 2020"]);
 
-settings! {
+/// Declares an attack on the numbers that a client gives each class of public samples.
+macro_rules! flips_columns {
+    ($(#[doc = $doc:literal])+ $name:literal => $attack:ident on $message:ident, $(#[doc = $pair:literal])+) => {
+        settings! {
+            $(#[doc = $doc])+
+            pub struct $attack {
+                $(#[doc = $pair])+
+                flip: Flip = Flip::Opposite;
+            }
+        }
+
+        impl Aggregator for $attack {
+            type In = $message;
+            type Out = $message;
+
+            fn aggregate(&mut self, _: &Round, inbox: &Inbox<$message>) -> Result<$message> {
+                let own = honest(inbox)?;
+                let values = self.flip.columns(&own.values)?;
+                Ok($message::new(own.rows.clone(), values))
+            }
+
+            fn claims(&self) -> Properties {
+                CLAIMS
+            }
+        }
+        plugin!(attack $name => $attack,
+            papers: ["Fang et al. 2020"]);
+    };
+}
+
+flips_columns! {
     /// Answers with the probabilities of wrong classes (label flipping in distillation).
-    pub struct SoftLabelFlip {
-        /// The mapping of classes; the probabilities of a pair change places.
-        flip: Flip = Flip::Opposite;
-    }
+    "soft-label-flip" => SoftLabelFlip on SoftLabels,
+    /// The mapping of classes; the probabilities of a pair change places.
 }
 
-impl Aggregator for SoftLabelFlip {
-    type In = SoftLabels;
-    type Out = SoftLabels;
-
-    fn aggregate(&mut self, _: &Round, inbox: &Inbox<SoftLabels>) -> Result<SoftLabels> {
-        let own = honest(inbox)?;
-        let values = self.flip.columns(&own.values)?;
-        Ok(SoftLabels::new(own.rows.clone(), values))
-    }
-
-    fn claims(&self) -> Properties {
-        CLAIMS
-    }
-}
-plugin!(attack "soft-label-flip" => SoftLabelFlip,
-    papers: ["Fang et al. 2020"]);
-
-settings! {
+flips_columns! {
     /// Answers with the scores of wrong classes (label flipping in distillation).
-    pub struct ScoreFlip {
-        /// The mapping of classes; the scores of a pair change places.
-        flip: Flip = Flip::Opposite;
-    }
+    "score-flip" => ScoreFlip on Logits,
+    /// The mapping of classes; the scores of a pair change places.
 }
-
-impl Aggregator for ScoreFlip {
-    type In = Logits;
-    type Out = Logits;
-
-    fn aggregate(&mut self, _: &Round, inbox: &Inbox<Logits>) -> Result<Logits> {
-        let own = honest(inbox)?;
-        let values = self.flip.columns(&own.values)?;
-        Ok(Logits::new(own.rows.clone(), values))
-    }
-
-    fn claims(&self) -> Properties {
-        CLAIMS
-    }
-}
-plugin!(attack "score-flip" => ScoreFlip,
-    papers: ["Fang et al. 2020"]);
