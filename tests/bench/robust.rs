@@ -7,7 +7,7 @@ use fl_core::message::Params;
 use fl_core::settings::{Settings, read_yaml};
 use fl_core::{Aggregator, ClientMessage, Inbox, Round, Serial, SharedExecutor, Stream};
 use fl_plugin_averaging::{Median, TrimmedMean};
-use fl_plugin_robust::Krum;
+use fl_plugin_robust::MultiKrum;
 use ndarray::{ArrayD, IxDyn};
 use std::hint::black_box;
 use std::sync::Arc;
@@ -63,10 +63,10 @@ fn robust(c: &mut Criterion) {
             &round,
             &inbox,
         );
-        each::<Krum>(
+        each::<MultiKrum>(
             &mut group,
             "krum",
-            "{byzantine-share: 0.2}",
+            "{byzantine-share: 0.2, keep: 1}",
             threads,
             &round,
             &inbox,

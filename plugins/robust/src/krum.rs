@@ -88,33 +88,15 @@ fn robustness(share: f64, per_bad: usize) -> Option<Robustness> {
     (share > 0.0).then(|| Robustness::of_share(share, per_bad, 3))
 }
 
-/// Returns the mean of these answers, and records how many it leaves out.
-fn mean_of(kept: &[usize], inbox: &Inbox<Params>, round: &Round) -> Params {
-    round.record("left-out", (inbox.len() - kept.len()) as f64);
-    let weights: Vec<f64> = (0..inbox.len())
-        .map(|at| f64::from(u8::from(kept.contains(&at))))
-        .collect();
-    inbox.weighted_mean(&weights, &*round.exec)
-}
-
-impl Aggregator for Krum {
-    type In = Params;
-    type Out = Params;
-
-    fn aggregate(&mut self, round: &Round, inbox: &Inbox<Params>) -> Result<Params> {
-        let points = Points::new(inbox, round);
-        let f = floor_share(self.byzantine_share, inbox.len());
-        let first = &points.ranked(&points.everyone(), f)[..1];
-        Ok(mean_of(first, inbox, round))
-    }
-    fn claims(&self) -> Properties {
-        Properties::UNWEIGHTED
-    }
-    fn robustness(&self) -> Option<Robustness> {
-        robustness(self.byzantine_share, 2)
+impl From<Krum> for MultiKrum {
+    fn from(Krum { byzantine_share }: Krum) -> Self {
+        Self {
+            byzantine_share,
+            keep: Some(1),
+        }
     }
 }
-plugin!(aggregator "krum" => Krum,
+plugin!(aggregator "krum" => Krum as MultiKrum,
     papers: ["Blanchard et al. 2017"]);
 
 impl Aggregator for MultiKrum {
@@ -133,7 +115,10 @@ impl Aggregator for MultiKrum {
             ));
         }
         kept.truncate(self.keep.unwrap_or(due));
-        Ok(mean_of(&kept, inbox, round))
+        round.record("left-out", (inbox.len() - kept.len()) as f64);
+        let weight = |at| f64::from(u8::from(kept.contains(&at)));
+        let weights: Vec<f64> = (0..inbox.len()).map(weight).collect();
+        Ok(inbox.weighted_mean(&weights, &*round.exec))
     }
     fn claims(&self) -> Properties {
         Properties::UNWEIGHTED
