@@ -55,37 +55,36 @@ fn made<M: Message>(mail: Vec<ClientMessage<M>>) -> Inbox<M> {
 /// Returns the same inbox with other weights, one for each client in order.
 #[track_caller]
 pub fn weigh<M: Message>(inbox: &Inbox<M>, weights: &[f64]) -> Inbox<M> {
-    assert_eq!(
-        inbox.len(),
-        weights.len(),
-        "there must be one weight for each client"
-    );
-    let mail = inbox.iter().zip(weights);
-    made(
-        mail.map(|(m, w)| ClientMessage {
-            weight: *w,
-            ..m.clone()
-        })
-        .collect(),
-    )
+    with_each(inbox, weights, "weight", |mail, weight| {
+        mail.weight = weight
+    })
 }
 
 /// Returns the same inbox with training losses, one for each client in order.
 #[track_caller]
 pub fn with_losses<M: Message>(inbox: &Inbox<M>, losses: &[f64]) -> Inbox<M> {
+    with_each(inbox, losses, "training loss", |mail, loss| {
+        mail.training_loss = Some(loss)
+    })
+}
+
+#[track_caller]
+fn with_each<M: Message>(
+    inbox: &Inbox<M>,
+    numbers: &[f64],
+    what: &str,
+    set: impl Fn(&mut ClientMessage<M>, f64),
+) -> Inbox<M> {
     assert_eq!(
         inbox.len(),
-        losses.len(),
-        "there must be one training loss for each client"
+        numbers.len(),
+        "there must be one {what} for each client"
     );
-    let mail = inbox.iter().zip(losses);
-    made(
-        mail.map(|(m, loss)| ClientMessage {
-            training_loss: Some(*loss),
-            ..m.clone()
-        })
-        .collect(),
-    )
+    let mut mail: Vec<_> = inbox.iter().cloned().collect();
+    mail.iter_mut()
+        .zip(numbers)
+        .for_each(|(m, number)| set(m, *number));
+    made(mail)
 }
 
 /// Formats a message for snapshots: a line for each tensor with its name, its shape, and its
