@@ -6,8 +6,8 @@ use fl_core::loss::{self, Aim};
 use fl_core::{Loss, settings::read_yaml};
 use fl_plugin_fediod::{
     Classes, ClientAnswers, Ensemble, Game, GenerateAndDistill, Importance, Inception, Objective,
-    Weights, confidence, entropy, frechet, gan, generated, importance, jensen_shannon, mimic,
-    mixture, odds, published, shares, unique,
+    Weights, confidence, entropy, frechet, generated, importance, jensen_shannon, mimic, mixture,
+    odds, published, shares, unique,
 };
 use ndarray::{Array1, Array2, ArrayView1};
 use serde_json::{Value, json};
@@ -159,7 +159,11 @@ fn losses(i: &Inputs<'_>) -> Result<Value> {
         .collect();
     let pairs = real.iter().zip(&made).zip(&pi);
     let gans: Vec<f64> = pairs
-        .map(|((r, m), pi)| gan(r.view(), m.view(), *pi))
+        .map(|((r, m), pi)| {
+            // `L_gan^k = pi_k mean D_k(real) + mean (1 - D_k(made))` (Eq. 2)
+            pi * r.mean().unwrap_or_default()
+                + m.iter().map(|d| 1.0 - d).sum::<f64>() / m.len().max(1) as f64
+        })
         .collect();
     let (squared, objective) = told("game: linear")?;
     // the run's loss is without the terms of real inputs, which do not depend on the generator

@@ -245,12 +245,6 @@ impl Pure {
         (-2.0 * libm::log(delta) * self.squares).sqrt() + self.gains
     }
 
-    /// The form in PATE's paper: `sum eps^2 + sqrt(2 ln(1/delta) sum eps^2)`. For comparison only:
-    /// it is smaller than the proven bound, since `e^eps - 1 > eps`.
-    pub fn advanced_as_in_pate(&self, delta: f64) -> f64 {
-        (-2.0 * libm::log(delta) * self.squares).sqrt() + self.squares
-    }
-
     /// Returns the least of basic (`delta = 0`) and advanced composition.
     pub fn least(&self, delta: f64) -> f64 {
         self.sum.min(self.advanced(delta))

@@ -19,7 +19,7 @@ pub use ensemble::{Ensemble, importance, shares};
 pub use frechet::{Inception, frechet};
 pub use image_translator::{aim, channels};
 pub use loss_terms::{
-    balance, confidence, entropy, gan, generated, jensen_shannon, mimic, mixture, published, unique,
+    balance, confidence, entropy, generated, jensen_shannon, mimic, mixture, published, unique,
 };
 pub use messages::{Answers, ClassCounts, ImagesOfMaps, InputValues, LabelMaps, SlopeRequest};
 pub use objective::{ClientAnswers, Objective, Outcome};

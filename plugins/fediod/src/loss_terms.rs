@@ -176,13 +176,6 @@ pub fn generated(odds: &[Array1<f64>], rho: &[f64], game: &Game) -> (f64, Vec<Ar
     (value, slopes)
 }
 
-/// `L_gan^k = pi_k mean D_k(real) + mean (1 - D_k(made))` (Eq. 2): the discriminator minimises it,
-/// the generator maximises it.
-pub fn gan(real: ArrayView1<'_, f64>, made: ArrayView1<'_, f64>, pi: f64) -> f64 {
-    pi * real.mean().unwrap_or_default()
-        + made.iter().map(|d| 1.0 - d).sum::<f64>() / made.len().max(1) as f64
-}
-
 /// Returns the student's remaining loss: its value, its slope by the student's scores, and by its
 /// target, which is scores or, for `kl`, probabilities.
 pub fn mimic(

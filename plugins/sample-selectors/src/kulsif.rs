@@ -186,24 +186,6 @@ impl<T: Copy + Into<f64>> Ratios<T> {
             && self.coefficients.iter().all(finite)
             && self.centres.iter().all(|v| (*v).into().is_finite())
     }
-
-    /// Returns the objective of the fit for set number `set`, whose points are `own`.
-    ///
-    /// # Errors
-    /// If the number of features differs.
-    pub fn objective(
-        &self,
-        uniform: ArrayView2<'_, T>,
-        own: ArrayView2<'_, T>,
-        set: usize,
-        beta: f64,
-    ) -> Result<f64> {
-        let at = |points| Ok::<_, anyhow::Error>(self.of(points)?.column(set).to_vec());
-        let (u, s, z) = (at(uniform)?, at(own)?, at(self.centres.view())?);
-        let norm = dot(&self.coefficients.row(set).to_vec(), &z);
-        let mean = s.iter().sum::<f64>() / s.len() as f64;
-        Ok(0.5 * dot(&u, &u) / u.len() as f64 - mean + 0.5 * beta * norm)
-    }
 }
 
 /// Returns `alpha` for each set after the first, at the positions of the first (`U`); zeros at all
