@@ -105,25 +105,26 @@ fn of_table(
     let (name, label) = (table.find(file)?, table.find(&label.0)?);
     let index: BTreeMap<&Path, usize> = (0..).zip(paths).map(|(at, path)| (&**path, at)).collect();
     let (mut of, mut wrong) = (vec![None; paths.len()], WrongRows::default());
-    for row in 0..table.len() {
+    let mut take = |row| -> Result<()> {
         let image = Path::new(inputs).join(table.cell(row, name));
         let Some(at) = index.get(&*image) else {
             let text = format!("there is no image {}", image.display());
-            wrong.take::<()>(Err(table.wrong(row, name, text)));
-            continue;
+            bail!(table.wrong(row, name, text));
         };
         let cell = table.cell(row, label);
         if files.missing.iter().any(|none| none.0 == cell) {
-            wrong.take::<()>(Err(table.wrong(row, label, "the label is missing")));
-            continue;
+            bail!(table.wrong(row, label, "the label is missing"));
         }
         if of[*at].is_some() {
             let text = format!("an earlier row names {}, too", image.display());
-            wrong.take::<()>(Err(table.wrong(row, name, text)));
-            continue;
+            bail!(table.wrong(row, name, text));
         }
         let class = classes.of(cell);
-        of[*at] = wrong.take(class.map_err(|error| table.wrong(row, label, error)));
+        of[*at] = Some(class.map_err(|error| table.wrong(row, label, error))?);
+        Ok(())
+    };
+    for row in 0..table.len() {
+        wrong.take(take(row));
     }
     wrong.none()?;
     let found = |(path, of): (&PathBuf, Option<u32>)| {

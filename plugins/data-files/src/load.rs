@@ -6,7 +6,7 @@ use crate::content::Budget;
 use crate::encode::Plan;
 use crate::format::{Format, Libsvm};
 use crate::images::Lost;
-use crate::paths::{Pair, Paths, Source};
+use crate::paths::{Pair, Paths, Source, each};
 use crate::rows::{Part, joined};
 use crate::settings::Files;
 use crate::table::Table;
@@ -97,18 +97,16 @@ fn tables(files: &Files, classes: &mut Classes) -> Result<All> {
             .map(|path| read_table::read(&files.format, path, &mut budget))
             .collect::<Result<Vec<_>>>()
     };
-    let mut read_all = |sources: &mut dyn Iterator<Item = &Source>| -> Result<_> {
+    let mut read_all = |paths: Option<&Paths>| -> Result<_> {
         let (mut all, mut counts) = (Vec::new(), Vec::new());
-        for source in sources {
-            let tables = read(source)?;
-            counts.push((source.name().to_string(), tables.len()));
+        for (name, tables) in each(paths, &mut read)? {
+            counts.push((name, tables.len()));
             all.extend(tables);
         }
         Ok((all, counts))
     };
-    let (all, counts) = read_all(&mut files.train.sources().iter())?;
-    let tests = &mut files.test.iter().flat_map(Paths::sources);
-    let (test, test_counts) = read_all(tests)?;
+    let (all, counts) = read_all(Some(&files.train))?;
+    let (test, test_counts) = read_all(files.test.as_ref())?;
     ensure!(!all.is_empty(), "there are no training files");
     let bare = |table: &Table| format!("{}: holds no rows", table.path.display());
     if let Some(none) = test.iter().find(|table| table.len() == 0) {
@@ -206,16 +204,10 @@ fn parts(files: &Files, classes: &mut Classes) -> Result<All> {
             }
         }
     };
-    let mut train = Vec::new();
-    for source in files.train.sources() {
-        train.push((source.name().to_string(), read(source, classes)?));
-    }
+    let mut train = each([&files.train], |source| read(source, classes))?;
     found_classes(files, classes, &train)?;
     classes.closed = true;
-    let mut test = Vec::new();
-    for source in files.test.iter().flat_map(Paths::sources) {
-        test.push((source.name().to_string(), read(source, classes)?));
-    }
+    let mut test = each(&files.test, |source| read(source, classes))?;
     let mut found = Vec::new();
     if let Format::Libsvm(how) = &files.format {
         let all = || train.iter().chain(&test).map(|(_, part)| part);

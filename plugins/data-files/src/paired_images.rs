@@ -3,7 +3,7 @@
 use crate::content::Budget;
 use crate::format::ImageFiles;
 use crate::images::{self, Lost};
-use crate::paths::{Pair, Paths, Source, inside};
+use crate::paths::{Pair, Source, each, inside};
 use crate::rows::Part;
 use crate::settings::Files;
 use crate::train_test::{Notes, TrainTest, hold_out, labelled, with_inferred};
@@ -42,17 +42,12 @@ pub(crate) trait Targets {
 
 pub(crate) fn read(files: &Files, targets: &mut impl Targets) -> Result<Rows> {
     let mut budget = Budget::new(files.max_bytes);
-    let (mut train, mut test) = (Vec::new(), Vec::new());
     let mut lost = Lost::default();
-    for from in files.train.sources() {
-        let part = source(files, from, targets, (&mut lost, &mut budget))?;
-        train.push((from.name().to_string(), part));
-    }
+    let mut read =
+        |from: &Source, targets: &mut _| source(files, from, targets, (&mut lost, &mut budget));
+    let train = each([&files.train], |from| read(from, targets))?;
     let learnt = targets.len();
-    for from in files.test.iter().flat_map(Paths::sources) {
-        let part = source(files, from, targets, (&mut lost, &mut budget))?;
-        test.push((from.name().to_string(), part));
-    }
+    let test = each(&files.test, |from| read(from, targets))?;
     let (names, notes) = targets.classes(files, learnt)?;
     let TrainTest {
         own,
@@ -91,11 +86,7 @@ fn source<T: Targets>(
             source.name()
         );
     };
-    let listed = |folder: &str| {
-        let mut found = Vec::new();
-        inside(Path::new(folder), &files.format, &mut found);
-        found
-    };
+    let listed = |folder: &str| inside(Path::new(folder), &files.format);
     let (paths, others) = (listed(inputs), listed(labels));
     let stem = |path: &Path| path.file_stem().map(|name| name.to_os_string());
     let from = targets.len() as u32;

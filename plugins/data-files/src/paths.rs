@@ -1,6 +1,7 @@
 //! The files that a spec names: one, a list, a folder, a pattern.
 
 use crate::format::Format;
+use anyhow::Result;
 use fl_core::first_names;
 use fl_core::settings::{Reader, Setting, Step, Value, ValueType};
 use fl_data_kit::dataset::Problem;
@@ -68,51 +69,38 @@ impl Source {
         }
     }
 
+    /// The files and folders that it names.
+    fn named(&self) -> Vec<PathBuf> {
+        match self {
+            Self::Path(path) => matches(path),
+            Self::Pair(Pair { inputs, labels }) => vec![inputs.into(), labels.into()],
+        }
+    }
+
     /// The files that are read for it, sorted.
     pub(crate) fn files(&self, format: &Format) -> Vec<PathBuf> {
-        match self {
-            Self::Pair(Pair { inputs, labels }) => {
-                let mut files = Vec::new();
-                for path in [inputs, labels].map(PathBuf::from) {
-                    if path.is_dir() {
-                        inside(&path, format, &mut files)
-                    } else {
-                        files.push(path)
-                    }
-                }
-                files
-            }
-            Self::Path(path) => {
-                let mut files = Vec::new();
-                for found in matches(path) {
-                    if found.is_dir() {
-                        inside(&found, format, &mut files)
-                    } else {
-                        files.push(found)
-                    }
-                }
-                files
-            }
-        }
+        let files = |path: PathBuf| match path.is_dir() {
+            true => inside(&path, format),
+            false => vec![path],
+        };
+        self.named().into_iter().flat_map(files).collect()
     }
 }
 
 /// The files of a folder that are of this format, sorted; of `images` those of the folders in it,
 /// one for each class, or its own if they are not sorted by class.
-pub(crate) fn inside(folder: &Path, format: &Format, files: &mut Vec<PathBuf>) {
+pub(crate) fn inside(folder: &Path, format: &Format) -> Vec<PathBuf> {
     let all = entries(folder);
-    let before = files.len();
+    let mut files = Vec::new();
     if matches!(format, Format::Images(_)) {
         let classes = all.iter().filter(|path| path.is_dir());
-        files.extend(
-            classes
-                .flat_map(|class| entries(class))
-                .filter(|path| of(path, format)),
-        );
+        files.extend(classes.flat_map(|class| entries(class)));
     }
-    if files.len() == before {
+    files.retain(|path| of(path, format));
+    if files.is_empty() {
         files.extend(all.into_iter().filter(|path| of(path, format)));
     }
+    files
 }
 
 /// What stands in the folders of these sources of images beside the files that are read: other
@@ -124,11 +112,8 @@ pub(crate) fn unread<'s>(
     let (mut read, mut named_folders) = (BTreeSet::new(), BTreeSet::new());
     let mut folders = BTreeSet::new();
     for source in sources {
-        let named = match source {
-            Source::Path(path) => matches(path),
-            Source::Pair(Pair { inputs, labels }) => vec![inputs.into(), labels.into()],
-        };
-        named_folders.extend(named.into_iter().filter(|path| path.is_dir()));
+        let named = source.named().into_iter();
+        named_folders.extend(named.filter(|path| path.is_dir()));
         let inputs = source.inputs(format);
         folders.extend(
             inputs
@@ -212,6 +197,16 @@ fn matches(path: &str) -> Vec<PathBuf> {
     found
 }
 
+/// What `read` makes of each source, with its name.
+pub(crate) fn each<'p, T>(
+    paths: impl IntoIterator<Item = &'p Paths>,
+    mut read: impl FnMut(&'p Source) -> Result<T>,
+) -> Result<Vec<(String, T)>> {
+    let sources = paths.into_iter().flat_map(Paths::sources);
+    let named = sources.map(|source| Ok((source.name().to_string(), read(source)?)));
+    named.collect()
+}
+
 impl Paths {
     pub(crate) fn sources(&self) -> &[Source] {
         match self {
@@ -275,9 +270,7 @@ impl Paths {
             let found = match is_pattern(path) {
                 true => matches(path),
                 false if alone.is_dir() && !matches!(format, Format::Images(_)) => {
-                    let mut files = Vec::new();
-                    inside(alone, format, &mut files);
-                    files
+                    inside(alone, format)
                 }
                 false => Vec::new(),
             };
@@ -308,12 +301,9 @@ fn missing(path: &str, format: &Format) -> Option<String> {
     }
     let at = Path::new(path);
     if at.is_dir() {
-        let mut files = Vec::new();
-        inside(at, format, &mut files);
         let endings = format.endings().join(", ");
-        return files
-            .is_empty()
-            .then(|| format!("the folder {path} holds no file of this format ({endings})"));
+        let none = || format!("the folder {path} holds no file of this format ({endings})");
+        return inside(at, format).is_empty().then(none);
     }
     match at.metadata() {
         Err(_) => Some(format!("there is no file {path}")),
