@@ -1,10 +1,9 @@
 //! APFL (Deng et al. 2020, algorithm 1): each client mixes a model of its own with the common one.
-use crate::local::zip;
-use crate::rounds::{Family, RoundRule, Rounds, Shared};
+use crate::local::{slope, zip};
+use crate::rounds::{Family, RoundRule, Rounds, Shared, Start};
 use crate::slots::MODEL;
 use fl_core::message::Scalar;
 use fl_core::prelude::*;
-use fl_core::{Examples, Parametric};
 
 settings! {
     /// FedAvg in which each client also learns `v`, and predicts by the mixture
@@ -32,12 +31,6 @@ fn mixture(own: &Params, common: &Params, mix: f64) -> Result<Params> {
     zip(own, common, |v, w| mix * v + (1.0 - mix) * w)
 }
 
-/// Returns the gradient of the mean loss over these examples.
-fn slope(model: &mut dyn Parametric, at: &Params, of: &Examples, loss: Loss) -> Result<Params> {
-    model.set_params(at)?;
-    model.gradient(&of.samples, of.target().view(), loss)
-}
-
 impl RoundRule for Apfl {
     type State = ();
     const PERSONAL: bool = true;
@@ -50,13 +43,12 @@ impl RoundRule for Apfl {
     }
 
     /// Steps of both models. The client's model between rounds is the mixture, and `v` its memory.
-    fn train(
-        &self,
-        family: Family<'_>,
-        client: &mut Client,
-        examples: &Examples,
-        global: &Params,
-    ) -> Result<Params> {
+    fn train(&self, client: &mut Client, start: Start<'_>) -> Result<Params> {
+        let Start {
+            family,
+            examples,
+            global,
+        } = start;
         let loss = client.task().kind.loss();
         let pass = family.settings.local.pass(loss, client.round_number());
         let stream = client.stream(&MODEL);

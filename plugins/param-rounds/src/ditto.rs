@@ -1,8 +1,7 @@
 //! Ditto (Li et al. 2021, algorithm 1): a personal model beside FedAvg's, pulled towards it.
 use crate::local::Extra;
-use crate::rounds::{Family, RoundRule, Rounds, Shared};
+use crate::rounds::{RoundRule, Rounds, Shared, Start};
 use crate::slots::MODEL;
-use fl_core::Examples;
 use fl_core::prelude::*;
 
 settings! {
@@ -24,23 +23,18 @@ impl RoundRule for Ditto {
 
     /// Trains the personal model, which is the client's model between rounds, and then the common
     /// one, which it returns.
-    fn train(
-        &self,
-        family: Family<'_>,
-        client: &mut Client,
-        examples: &Examples,
-        global: &Params,
-    ) -> Result<Params> {
-        let training = self.own.as_ref().unwrap_or(&family.settings.local);
+    fn train(&self, client: &mut Client, start: Start<'_>) -> Result<Params> {
+        let local = &start.family.settings.local;
+        let training = self.own.as_ref().unwrap_or(local);
         let pass = FitOptions {
             fresh: true,
-            rate: family.settings.local.rate(client.round_number()),
-            proximal: (self.lambda > 0.0).then_some((self.lambda as f32, global)),
+            rate: local.rate(client.round_number()),
+            proximal: (self.lambda > 0.0).then_some((self.lambda as f32, start.global)),
             ..training.pass(client.task().kind.loss())
         };
-        client.fit_examples(&MODEL, examples, &pass)?;
+        client.fit_examples(&MODEL, start.examples, &pass)?;
         let own = client.parametric(&MODEL)?.params();
-        let trained = family.train(client, examples, global, Extra::default())?;
+        let trained = start.train(client, Extra::default())?;
         client.parametric(&MODEL)?.set_params(&own)?;
         Ok(trained.params)
     }

@@ -21,6 +21,7 @@ settings! {
 impl RoundRule for DpFedAvg {
     /// The bound of the next round's updates, if it adapts, from the first round on.
     type State = Option<f64>;
+    const EMPTY_ROUNDS: bool = true;
 
     fn declare<'p>(&'p self, family: Family<'p>, all: Declaration<'p>) -> Declaration<'p> {
         let all = all.slot(SERVER_PRIVACY.spec().required());
@@ -38,18 +39,6 @@ impl RoundRule for DpFedAvg {
 
     fn round(
         &self,
-        family: Family<'_>,
-        server: &mut Server<'_>,
-        round: &Round,
-        model: &mut Params,
-        bound: &mut Option<f64>,
-    ) -> Result<()> {
-        self.empty_round(family, server, round, model, bound)
-    }
-
-    fn empty_round(
-        &self,
-        _: Family<'_>,
         server: &mut Server<'_>,
         round: &Round,
         model: &mut Params,

@@ -1,7 +1,6 @@
 //! FedAMP (Huang et al. 2021, algorithm 1): each client gets a mixture of models like its own.
-use crate::rounds::{Family, RoundRule, Rounds, Shared};
+use crate::rounds::{Family, RoundRule, Rounds, Shared, Start};
 use crate::slots::{AGGREGATOR, MODEL, TRAIN};
-use fl_core::Examples;
 use fl_core::prelude::*;
 use std::collections::BTreeMap;
 
@@ -33,27 +32,20 @@ impl RoundRule for FedAmp {
             .measures([Measurement::number("own-share")])
     }
 
-    fn train(
-        &self,
-        family: Family<'_>,
-        client: &mut Client,
-        examples: &Examples,
-        mixture: &Params,
-    ) -> Result<Params> {
+    fn train(&self, client: &mut Client, start: Start<'_>) -> Result<Params> {
         let pull = (self.lambda / self.alpha) as f32;
-        let local = &family.settings.local;
+        let local = &start.family.settings.local;
         let pass = FitOptions {
             fresh: true,
-            proximal: (pull > 0.0).then_some((pull, mixture)),
+            proximal: (pull > 0.0).then_some((pull, start.global)),
             ..local.pass(client.task().kind.loss(), client.round_number())
         };
-        client.fit_examples(&MODEL, examples, &pass)?;
+        client.fit_examples(&MODEL, start.examples, &pass)?;
         Ok(client.parametric(&MODEL)?.params())
     }
 
     fn round(
         &self,
-        _: Family<'_>,
         server: &mut Server<'_>,
         round: &Round,
         model: &mut Params,

@@ -79,7 +79,6 @@ impl RoundRule for FedDf {
 
     fn round(
         &self,
-        _: Family<'_>,
         server: &mut Server<'_>,
         round: &Round,
         model: &mut Params,

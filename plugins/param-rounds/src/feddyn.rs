@@ -1,8 +1,7 @@
 //! FedDyn (Acar et al. 2021, algorithm 1): a regulariser that follows each client's gradient.
 use crate::local::{Extra, zip};
-use crate::rounds::{Family, RoundRule, Rounds, Shared};
+use crate::rounds::{Family, RoundRule, Rounds, Shared, Start};
 use crate::slots::{MODEL, TRAIN};
-use fl_core::Examples;
 use fl_core::prelude::*;
 use std::collections::BTreeSet;
 
@@ -29,31 +28,24 @@ impl RoundRule for FedDyn {
     const CORRECTS: bool = true;
 
     /// Trains with the client's gradient estimate as an offset, and moves the estimate.
-    fn train(
-        &self,
-        family: Family<'_>,
-        client: &mut Client,
-        examples: &Examples,
-        global: &Params,
-    ) -> Result<Params> {
+    fn train(&self, client: &mut Client, start: Start<'_>) -> Result<Params> {
         let own: Option<Params> = client.stashed("gradient")?;
-        let mut gradient = own.unwrap_or_else(|| global.zeros_like());
+        let mut gradient = own.unwrap_or_else(|| start.global.zeros_like());
         let mut offset = gradient.clone();
         offset.scale(-1.0);
         let extra = Extra {
             offset: Some(&offset),
             ..Extra::default()
         };
-        let trained = family.train(client, examples, global, extra)?.params;
+        let trained = start.train(client, extra)?.params;
         let buffers = client.parametric(&MODEL)?.buffers();
-        gradient.add_scaled(-self.alpha, &way(global, &trained, &buffers)?)?;
+        gradient.add_scaled(-self.alpha, &way(start.global, &trained, &buffers)?)?;
         client.stash("gradient", &gradient);
         Ok(trained)
     }
 
     fn round(
         &self,
-        _: Family<'_>,
         server: &mut Server<'_>,
         round: &Round,
         model: &mut Params,

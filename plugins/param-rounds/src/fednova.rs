@@ -1,6 +1,6 @@
 //! FedNova: normalised changes (Wang et al. 2020).
 use crate::learnt::learnt;
-use crate::local::Extra;
+use crate::local::{Extra, Start};
 use crate::rounds::{Family, RoundRule, Rounds, Shared};
 use crate::slots::{AGGREGATOR, COHORT, MODEL};
 use fl_core::prelude::*;
@@ -61,7 +61,6 @@ impl RoundRule for FedNova {
 
     fn round(
         &self,
-        _: Family<'_>,
         server: &mut Server<'_>,
         round: &Round,
         x: &mut Params,
@@ -124,7 +123,12 @@ impl FedNova {
             }
         );
         let train = |client: &mut Client, examples: &_| {
-            family.train(client, examples, global, Extra::default())
+            Start {
+                family,
+                examples,
+                global,
+            }
+            .train(client, Extra::default())
         };
         let examples = learnt(client)?;
         let trained = train(client, &examples)?;

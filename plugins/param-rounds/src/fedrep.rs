@@ -1,8 +1,7 @@
 //! FedRep (Collins et al. 2021, algorithm 1): each client fits its own head, then the common body.
 use crate::local::Extra;
 use crate::personal::Trains;
-use crate::rounds::{Family, RoundRule, Rounds, Shared};
-use fl_core::Examples;
+use crate::rounds::{Family, RoundRule, Rounds, Shared, Start};
 use fl_core::prelude::*;
 
 settings! {
@@ -18,24 +17,18 @@ impl RoundRule for FedRep {
     type State = ();
     const SHARE: &'static [&'static str] = &["body"];
 
-    fn train(
-        &self,
-        family: Family<'_>,
-        client: &mut Client,
-        examples: &Examples,
-        global: &Params,
-    ) -> Result<Params> {
+    fn train(&self, client: &mut Client, start: Start<'_>) -> Result<Params> {
         let head = Extra {
             trains: Trains::Own,
             training: Some(&self.head),
             ..Extra::default()
         };
-        family.train(client, examples, global, head)?;
+        start.train(client, head)?;
         let body = Extra {
             trains: Trains::Shared,
             ..Extra::default()
         };
-        Ok(family.train(client, examples, global, body)?.params)
+        Ok(start.train(client, body)?.params)
     }
 
     fn model(&self, slot: SlotSpec) -> SlotSpec {

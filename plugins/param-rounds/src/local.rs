@@ -4,7 +4,7 @@ use crate::learnt::learnt;
 use crate::personal::Trains;
 use crate::slots::{ATTACK, MODEL};
 use fl_core::prelude::*;
-use fl_core::{AuxiliaryLoss, Examples, FeatureLoss, Length};
+use fl_core::{AuxiliaryLoss, Examples, FeatureLoss, Length, Parametric};
 
 /// The result of training from the server's parameters.
 pub(crate) struct Trained {
@@ -28,44 +28,57 @@ pub(crate) struct Extra<'a> {
     pub training: Option<&'a Training>,
 }
 
-impl Family<'_> {
-    /// Trains on these examples from `global`, and from its own parameters where it shares none.
-    pub(crate) fn train(
-        self,
-        client: &mut Client,
-        examples: &Examples,
-        global: &Params,
-        extra: Extra<'_>,
-    ) -> Result<Trained> {
-        let start = self.install(client.parametric(&MODEL)?, global)?;
-        let zeros = || start.zeros_like();
-        let offset = extra.offset.filter(|_| !self.share.is_empty());
+/// What a client's training in a round starts with.
+#[derive(Clone, Copy)]
+pub struct Start<'a> {
+    /// The family's settings.
+    pub family: Family<'a>,
+    /// The examples to learn.
+    pub examples: &'a Examples,
+    /// The server's parameters.
+    pub global: &'a Params,
+}
+
+impl Start<'_> {
+    /// Trains from `global`, and from its own parameters where it shares none.
+    pub(crate) fn train(self, client: &mut Client, extra: Extra<'_>) -> Result<Trained> {
+        let Self {
+            family,
+            examples,
+            global,
+        } = self;
+        let settings = family.settings;
+        let whole = family.install(client.parametric(&MODEL)?, global)?;
+        let zeros = || whole.zeros_like();
+        let offset = extra.offset.filter(|_| !family.share.is_empty());
         let offset = offset.map(|shared| zeros().with(shared)).transpose()?;
-        let training = extra.training.unwrap_or(&self.settings.local);
+        let training = extra.training.unwrap_or(&settings.local);
         let mut pass = FitOptions {
             auxiliary: extra.auxiliary,
             feature_loss: extra.features,
-            fresh: self.settings.fresh,
-            rate: self.settings.local.rate(client.round_number()),
-            proximal: (self.mu > 0.0).then_some((self.mu as f32, &*start)),
+            fresh: settings.fresh,
+            rate: settings.local.rate(client.round_number()),
+            proximal: (family.mu > 0.0).then_some((family.mu as f32, &*whole)),
             gradient_offset: offset.as_ref().or(extra.offset),
             ..training.pass(client.task().kind.loss())
         };
-        let drawn = self.settings.drawn_epochs(&client.stream("epochs"));
+        let drawn = settings.drawn_epochs(&client.stream("epochs"));
         if let Some(epochs) = drawn.filter(|_| extra.training.is_none()) {
             pass.length = Length::Epochs(epochs);
         }
-        let fitted = match self.frozen(client.parametric(&MODEL)?, extra.trains)? {
+        let fitted = match family.frozen(client.parametric(&MODEL)?, extra.trains)? {
             None => client.fit_examples(&MODEL, examples, &pass),
             Some(frozen) => client.fit_others(&MODEL, examples, &pass, &frozen),
         };
         let steps = fitted?.steps;
         Ok(Trained {
-            params: self.shared(client.parametric(&MODEL)?)?,
+            params: family.shared(client.parametric(&MODEL)?)?,
             steps,
         })
     }
+}
 
+impl Family<'_> {
     /// Returns the gradient of the client's own mean loss at `global` by what it shares.
     pub(crate) fn gradient(self, client: &mut Client, global: &Params) -> Result<Params> {
         let examples = learnt(client)?;
@@ -107,6 +120,17 @@ impl Family<'_> {
         client.measure("attack.shift", forged.zip(&honest, |f, h| f - h)?.norm());
         Ok(forged)
     }
+}
+
+/// Returns the gradient of the mean loss over these examples.
+pub(crate) fn slope(
+    model: &mut dyn Parametric,
+    at: &Params,
+    of: &Examples,
+    loss: Loss,
+) -> Result<Params> {
+    model.set_params(at)?;
+    model.gradient(&of.samples, of.target().view(), loss)
 }
 
 /// Applies `f` to every two numbers, in 64 bits.

@@ -1,7 +1,7 @@
 //! MOON (Li et al. 2021, algorithm 1): features near the server's, and away from the client's last.
 use crate::contrast::Contrast;
 use crate::local::Extra;
-use crate::rounds::{Family, RoundRule, Rounds, Shared};
+use crate::rounds::{Family, RoundRule, Rounds, Shared, Start};
 use crate::slots::MODEL;
 use fl_core::prelude::*;
 use fl_core::{Examples, FeatureLoss};
@@ -24,21 +24,17 @@ impl RoundRule for Moon {
     const CORRECTS: bool = true;
 
     /// Trains with the contrast to the client's last model, if it has one, and keeps the new one.
-    fn train(
-        &self,
-        family: Family<'_>,
-        client: &mut Client,
-        examples: &Examples,
-        global: &Params,
-    ) -> Result<Params> {
+    fn train(&self, client: &mut Client, start: Start<'_>) -> Result<Params> {
         let last: Option<Params> = client.stashed("last model")?;
         let contrast = match last {
             None => None,
             Some(last) => {
-                family.install(client.parametric(&MODEL)?, global)?;
-                let near = features(client.model(&MODEL)?, examples)?;
+                start
+                    .family
+                    .install(client.parametric(&MODEL)?, start.global)?;
+                let near = features(client.model(&MODEL)?, start.examples)?;
                 client.parametric(&MODEL)?.set_params(&last)?;
-                let far = features(client.model(&MODEL)?, examples)?;
+                let far = features(client.model(&MODEL)?, start.examples)?;
                 let (mu, tau) = (self.mu, self.temperature);
                 Some(Contrast { near, far, mu, tau })
             }
@@ -47,7 +43,7 @@ impl RoundRule for Moon {
             features: contrast.as_ref().map(|loss| loss as &dyn FeatureLoss),
             ..Extra::default()
         };
-        let trained = family.train(client, examples, global, extra)?;
+        let trained = start.train(client, extra)?;
         let own = client.parametric(&MODEL)?.params();
         client.stash("last model", &own);
         Ok(trained.params)

@@ -1,7 +1,7 @@
 //! Per-FedAvg, first order (Fallah et al. 2020, algorithm 1): a model that one step adapts.
-use crate::rounds::{Family, RoundRule, Rounds, Shared};
+use crate::local::slope;
+use crate::rounds::{Family, RoundRule, Rounds, Shared, Start};
 use crate::slots::MODEL;
-use fl_core::Examples;
 use fl_core::prelude::*;
 use fl_core::settings::above;
 
@@ -24,22 +24,17 @@ impl RoundRule for PerFedAvg {
     const BY_GRADIENTS: bool = true;
     const CORRECTS: bool = true;
 
-    fn train(
-        &self,
-        family: Family<'_>,
-        client: &mut Client,
-        examples: &Examples,
-        global: &Params,
-    ) -> Result<Params> {
+    fn train(&self, client: &mut Client, start: Start<'_>) -> Result<Params> {
+        let Start {
+            family,
+            examples,
+            global,
+        } = start;
         let loss = client.task().kind.loss();
         let pass = family.settings.local.pass(loss, client.round_number());
         let stream = client.stream(&MODEL);
         let model = client.parametric(&MODEL)?;
-        let mut slope = |at: &Params, rows: &[usize]| {
-            let batch = examples.pick(rows);
-            model.set_params(at)?;
-            model.gradient(&batch.samples, batch.target().view(), loss)
-        };
+        let mut slope = |at: &Params, rows: &[usize]| slope(model, at, &examples.pick(rows), loss);
         let batches: Vec<Vec<usize>> = pass.batches(examples.len(), &stream).collect();
         let mut w = global.clone();
         for pair in batches.chunks(2) {

@@ -2,11 +2,12 @@
 pub use crate::family::{Family, RoundSettings};
 use crate::learnt::learnt;
 use crate::local::Extra;
+pub use crate::local::Start;
 use crate::personal;
 use crate::slots::{AGGREGATOR, ATTACK, COHORT, LABELS, MODEL, PRIVACY, TRAIN};
 use fl_core::prelude::*;
 use fl_core::settings::{Joined, Settings};
-use fl_core::{Examples, InitialModel, TaskKind};
+use fl_core::{InitialModel, TaskKind};
 use fl_plugin_dp_sgd as dp_sgd;
 use serde::{Serialize, de::DeserializeOwned};
 
@@ -34,8 +35,16 @@ impl<'p> Family<'p> {
                 dp_sgd::train(client, &MODEL, sampling, (&settings.local, rate))?;
                 return Ok(client.parametric(&MODEL)?.params());
             }
-            let examples = learnt(client)?;
-            rule.train(self, client, &examples, global)
+            let examples = &learnt(client)?;
+            let family = self;
+            rule.train(
+                client,
+                Start {
+                    family,
+                    examples,
+                    global,
+                },
+            )
         });
         let trained = trained.to(&COHORT).each_round().into(&AGGREGATOR);
         let trained = trained.shares(self.share);
@@ -45,8 +54,16 @@ impl<'p> Family<'p> {
             None => trained.trains().releases_difference(&PRIVACY),
         };
         hidden.forged_by(&ATTACK, move |client, global, honest| {
-            self.forged(client, global, honest, |client, half| {
-                rule.train(self, client, half, global)
+            self.forged(client, global, honest, |client, examples| {
+                let family = self;
+                rule.train(
+                    client,
+                    Start {
+                        family,
+                        examples,
+                        global,
+                    },
+                )
             })
         })
     }
@@ -80,51 +97,31 @@ pub trait RoundRule: Settings + Send + Sync + 'static {
         all.exchange(family.trains(self))
     }
 
-    /// Trains a client on these examples from the server's parameters, and returns what it sends.
+    /// Whether the server has a round too for which a Poisson draw picked no client.
+    const EMPTY_ROUNDS: bool = false;
+
+    /// Trains a client from the server's parameters, and returns what it sends.
     /// Defaults to FedAvg's training.
     ///
     /// # Errors
     /// Those of the trainer.
-    fn train(
-        &self,
-        family: Family<'_>,
-        client: &mut Client,
-        examples: &Examples,
-        global: &Params,
-    ) -> Result<Params> {
-        let trained = family.train(client, examples, global, Extra::default())?;
-        Ok(trained.params)
+    fn train(&self, client: &mut Client, start: Start<'_>) -> Result<Params> {
+        Ok(start.train(client, Extra::default())?.params)
     }
 
-    /// Runs one round with at least one client: `model` becomes the next one. Defaults to FedAvg's
-    /// round.
+    /// Runs one round, with at least one client unless [`RoundRule::EMPTY_ROUNDS`]: `model` becomes
+    /// the next one. Defaults to FedAvg's round.
     ///
     /// # Errors
     /// Those of the exchanges.
     fn round(
         &self,
-        _family: Family<'_>,
         server: &mut Server<'_>,
         round: &Round,
         model: &mut Params,
         _state: &mut Self::State,
     ) -> Result<()> {
         average(server, round, model)
-    }
-
-    /// Runs a round for which a Poisson draw picked no client.
-    ///
-    /// # Errors
-    /// As [`RoundRule::round`].
-    fn empty_round(
-        &self,
-        _family: Family<'_>,
-        _server: &mut Server<'_>,
-        _round: &Round,
-        _model: &mut Params,
-        _state: &mut Self::State,
-    ) -> Result<()> {
-        Ok(())
     }
 
     /// Adds requirements on the model.
@@ -247,10 +244,8 @@ impl<R: RoundRule> Protocol for Rounds<R> {
         }
         server.rounds(&mut state, |server, (model, state), round| {
             let cohort = server.cohort_by_loss(round, &LOSS, model)?;
-            if cohort.is_empty() {
-                rule.empty_round(family, server, round, model, state)?;
-            } else {
-                rule.round(family, server, round, model, state)?;
+            if R::EMPTY_ROUNDS || !cohort.is_empty() {
+                rule.round(server, round, model, state)?;
             }
             family.install(server.parametric(&MODEL)?, model)?;
             family.evaluate(server, round, model)

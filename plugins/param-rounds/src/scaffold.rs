@@ -1,6 +1,6 @@
 //! SCAFFOLD: control variates (Karimireddy et al. 2020, algorithm 1).
 use crate::learnt::learnt;
-use crate::local::{Extra, zip};
+use crate::local::{Extra, Start, zip};
 use crate::rounds::{Family, RoundRule, Rounds, Shared};
 use crate::slots::{AGGREGATOR, COHORT, MODEL};
 use fl_core::MeanOfParams;
@@ -83,7 +83,6 @@ impl RoundRule for Scaffold {
 
     fn round(
         &self,
-        _: Family<'_>,
         server: &mut Server<'_>,
         round: &Round,
         x: &mut Params,
@@ -151,7 +150,13 @@ impl Scaffold {
                 offset: Some(&correction),
                 ..Extra::default()
             };
-            family.train(client, examples, &sent.model, offset)
+            let global = &sent.model;
+            Start {
+                family,
+                examples,
+                global,
+            }
+            .train(client, offset)
         };
         let examples = learnt(client)?;
         let trained = train(client, &examples)?;

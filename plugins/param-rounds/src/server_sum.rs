@@ -1,6 +1,6 @@
 //! A sum of clipped updates that the server releases.
 use crate::learnt::learnt;
-use crate::local::Extra;
+use crate::local::{Extra, Start};
 use crate::rounds::Family;
 use crate::slots::{AGGREGATOR, COHORT};
 use fl_core::prelude::*;
@@ -59,10 +59,15 @@ pub(crate) fn sum<D: Message, U: Message>(
 /// Returns a client's change by training. Without examples it is zero, whatever the trainer would
 /// do: the price of a drawn cohort compares a client with its data and one that changes nothing.
 pub(crate) fn update(family: Family<'_>, client: &mut Client, global: &Params) -> Result<Params> {
-    let examples = learnt(client)?;
+    let examples = &learnt(client)?;
     if examples.is_empty() {
         return Ok(global.zeros_like());
     }
-    let trained = family.train(client, &examples, global, Extra::default())?;
+    let start = Start {
+        family,
+        examples,
+        global,
+    };
+    let trained = start.train(client, Extra::default())?;
     trained.params.zip(global, |w, g| w - g)
 }

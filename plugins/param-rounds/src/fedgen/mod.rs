@@ -3,11 +3,11 @@ pub mod client_loss;
 pub mod loss;
 
 use crate::local::Extra;
-use crate::rounds::{Family, RoundRule, Rounds, Shared};
+use crate::rounds::{Family, RoundRule, Rounds, Shared, Start};
 use crate::slots::{AGGREGATOR, MODEL, TRAIN};
 use client_loss::GeneratedFeatures;
 use fl_core::prelude::*;
-use fl_core::{AuxiliaryLoss, Examples, PassStep, TaskKind, parametric};
+use fl_core::{AuxiliaryLoss, PassStep, TaskKind, parametric};
 use loss::Teachers;
 use ndarray::Array2;
 use std::cell::RefCell;
@@ -117,13 +117,7 @@ impl RoundRule for FedGen {
     }
 
     /// Trains a client with made features too, if it got a generator.
-    fn train(
-        &self,
-        family: Family<'_>,
-        client: &mut Client,
-        examples: &Examples,
-        global: &Params,
-    ) -> Result<Params> {
+    fn train(&self, client: &mut Client, start: Start<'_>) -> Result<Params> {
         let maker = self.maker(client)?;
         let made = maker.as_ref().map(|maker| GeneratedFeatures {
             make: |classes: &[u32], stream: &Stream| maker.make(classes, stream),
@@ -134,12 +128,11 @@ impl RoundRule for FedGen {
             auxiliary: made.as_ref().map(|made| made as &dyn AuxiliaryLoss),
             ..Extra::default()
         };
-        Ok(family.train(client, examples, global, extra)?.params)
+        Ok(start.train(client, extra)?.params)
     }
 
     fn round(
         &self,
-        _: Family<'_>,
         server: &mut Server<'_>,
         round: &Round,
         model: &mut Params,
