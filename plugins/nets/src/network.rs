@@ -4,7 +4,7 @@ use crate::buffer::{self, Buffer};
 use crate::net::{Layer, Mode, Net, Numbers, batch};
 use crate::optim::{Optimiser, Rule, Schedule};
 use crate::store;
-use crate::tape::{Key, Record, Weights};
+use crate::tape::{Key, Record};
 use anyhow::ensure;
 use fl_core::{PassStep, Problem, Result, Stream};
 use ndarray::{Array2, ArrayView2};
@@ -83,7 +83,8 @@ impl Network {
             return Ok(Array2::zeros((0, self.to)));
         }
         let _pass = buffer::BufferScope;
-        let (weights, input) = (self.frozen(), self.input(x, None)?);
+        let weights = self.numbers.weights(&self.net, None);
+        let input = self.input(x, None)?;
         let made = self
             .net
             .forward(&mut Record::off(), input, &weights, mode)?;
@@ -91,13 +92,6 @@ impl Network {
             (made.rows, made.width()),
             made.data.to_vec(),
         )?)
-    }
-
-    fn frozen(&self) -> Weights {
-        Weights {
-            data: self.numbers.of(&self.net).weights.clone(),
-            key: None,
-        }
     }
 
     /// Returns the derivative by `x` of `sum(slope * made)`, where `made` is the result of
@@ -122,9 +116,8 @@ impl Network {
         let (key, mut record) = (Key::new(), Record::on());
         let mut mode = Mode::Evaluate(&self.numbers.of(&self.net).buffers);
         let input = self.input(x, Some(key.clone()))?;
-        let made = self
-            .net
-            .forward(&mut record, input, &self.frozen(), &mut mode)?;
+        let weights = self.numbers.weights(&self.net, None);
+        let made = self.net.forward(&mut record, input, &weights, &mut mode)?;
         let slope = slope.iter().copied().collect();
         let by = record.backward(&made, slope, &key, Vec::new())?;
         Ok(Array2::from_shape_vec(x.dim(), by)?)
@@ -146,12 +139,10 @@ impl Network {
             return slope(Array2::zeros((0, self.to)).view()).map(|_| ());
         }
         let _pass = buffer::BufferScope;
-        let numbers = self.numbers.of(&self.net);
-        let weights = Weights {
-            data: numbers.weights.clone(),
-            key: Some(Key::new()),
-        };
-        let (mut buffers, mut record) = (numbers.buffers.clone(), Record::on());
+        let key = Key::new();
+        let weights = self.numbers.weights(&self.net, Some(key.clone()));
+        let buffers = &self.numbers.of(&self.net).buffers;
+        let (mut buffers, mut record) = (buffers.clone(), Record::on());
         let mut mode = Self::mode(x.nrows(), &mut buffers, stream);
         let made = self
             .net
@@ -160,7 +151,6 @@ impl Network {
         let slope = slope(view)?;
         let text = || format!("a slope of {:?} for {:?} numbers", slope.dim(), view.dim());
         ensure!(slope.dim() == view.dim(), Problem::Shape(text()));
-        let key = weights.key.clone().unwrap_or_default();
         let slope = slope.as_standard_layout().iter().copied().collect();
         self.gradient.resize(self.net.weights(), 0.0);
         let room = std::mem::take(&mut self.gradient);

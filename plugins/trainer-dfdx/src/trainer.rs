@@ -104,13 +104,6 @@ impl Dfdx {
         Ok(())
     }
 
-    fn frozen(&self) -> Weights {
-        Weights {
-            data: self.numbers.of(&self.net).weights.clone(),
-            key: None,
-        }
-    }
-
     /// Returns the trainable entries of `params`, laid out as the weights.
     fn flat(&self, params: &Params, what: &str) -> Result<Vec<f32>> {
         let mut flat = vec![0.0; self.net.weights()];
@@ -132,7 +125,8 @@ impl Dfdx {
         width: usize,
         f: impl Fn(Value, &Weights, &mut Mode<'_>) -> Result<Value>,
     ) -> Result<Array2<f32>> {
-        let (weights, buffers) = (self.frozen(), &self.numbers.of(&self.net).buffers);
+        let weights = self.numbers.weights(&self.net, None);
+        let buffers = &self.numbers.of(&self.net).buffers;
         let _pass = buffer::BufferScope;
         let mut out = Vec::with_capacity(x.len() * width);
         let all: Vec<usize> = (0..x.len()).collect();
@@ -148,11 +142,9 @@ impl Dfdx {
         let pass = plan.pass;
         let head = pass.auxiliary.map(|_| self.last_layer()).transpose()?;
         let inputs = self.inputs(x, plan, at);
+        let key = Key::new();
+        let weights = self.numbers.weights(&self.net, Some(key.clone()));
         let numbers = self.numbers.of_mut(&self.net);
-        let weights = Weights {
-            data: numbers.weights.clone(),
-            key: Some(Key::new()),
-        };
         let stream = plan.stream.child("step", at as u64);
         let mut record = Record::on();
         let inputs = batch(inputs, &self.task.input, None)?;
@@ -175,7 +167,6 @@ impl Dfdx {
         if self.gradient.len() != self.net.weights() {
             self.gradient = Buffer::any(self.net.weights()).into_vec();
         }
-        let key = weights.key.clone().unwrap_or_default();
         let how = self.optimiser.advance(&plan.step(at));
         let changed = added.is_some() || pass.clip.is_some();
         let changed = changed || plan.proximal.is_some() || plan.gradient_offset.is_some();

@@ -189,7 +189,7 @@ impl Builder {
             Layer::Sigmoid => Op::Activate(Activation::Sigmoid),
             Layer::Flatten => {
                 *shape = vec![volume(shape, 0)?];
-                Op::Flatten
+                Op::Reshape(shape.clone())
             }
             Layer::Outputs if self.channels.is_some() => {
                 let conv = Conv {

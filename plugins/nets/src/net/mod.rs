@@ -93,8 +93,6 @@ pub enum Op {
     },
     /// A function of each number.
     Activate(Activation),
-    /// One row of numbers for each sample.
-    Flatten,
     /// The largest number of each window.
     MaxPool(PoolShape),
     /// The mean of each window.
@@ -425,7 +423,10 @@ impl Net {
     pub fn features(&self, x: Value, weights: &Weights, mode: &mut Mode<'_>) -> Result<Value> {
         let padding = self.padding(&x.data, x.rows);
         let trunk = &self.ops[..self.trunk];
-        run(trunk, &mut Record::off(), x, weights, mode, &padding).map(|v| ops::flatten(&v))
+        run(trunk, &mut Record::off(), x, weights, mode, &padding).map(|v| Value {
+            shape: vec![v.width()],
+            ..v
+        })
     }
 }
 
@@ -503,7 +504,6 @@ pub fn run(
                 ops::sample_norm(record, &x, weights, *groups, affine.clone())?
             }
             Op::Activate(f) => ops::activate(record, &x, *f),
-            Op::Flatten => ops::flatten(&x),
             Op::MaxPool(shape) => ops::max_pool(record, &x, shape),
             Op::AveragePool(shape) => ops::average_pool(record, &x, shape),
             Op::Dropout { p, place } => match mode {

@@ -2,6 +2,7 @@
 //! and draws none.
 
 use super::Net;
+use crate::tape::{Key, Weights};
 use fl_core::Stream;
 use std::sync::{Arc, OnceLock};
 
@@ -42,6 +43,12 @@ impl Numbers {
             let weights = Arc::new(weights);
             There { weights, buffers }
         })
+    }
+
+    /// Returns the weights of `net`; `key` names their gradient, if they learn.
+    pub fn weights(&self, net: &Net, key: Option<Key>) -> Weights {
+        let data = self.of(net).weights.clone();
+        Weights { data, key }
     }
 
     /// As [`Numbers::of`], mutable.

@@ -22,10 +22,9 @@ mod words;
 pub use conv::{conv_grid, conv_group, conv2d};
 pub use grid::Shape as ConvShape;
 pub use linear::linear;
+pub use matrix::Strided;
 pub use norm::{EPSILON, Statistics, batch_norm, one_number};
-pub use pointwise::{
-    Activation, activate, add, concat, dropout, dropout_mask, flatten, spread, upsample,
-};
+pub use pointwise::{Activation, activate, add, concat, dropout, dropout_mask, spread, upsample};
 pub use pool::{PoolShape, average_pool, max_pool};
 pub use product::{Order, order};
 pub use recurrent::{last, lstm};

@@ -175,15 +175,6 @@ pub fn dropout(record: &mut Record, x: &Value, p: f32, draws: &mut Draws) -> Val
     })
 }
 
-/// Returns the same numbers as one row per sample. Copies nothing: numbers and gradient are those
-/// of `x`.
-pub fn flatten(x: &Value) -> Value {
-    Value {
-        shape: vec![x.width()],
-        ..x.clone()
-    }
-}
-
 /// Repeats every row and column `factor` times (nearest neighbour).
 pub fn upsample(record: &mut Record, x: &Value, factor: usize) -> Value {
     let (planes, height, width) = (x.rows * x.shape[0], x.shape[1], x.shape[2]);

@@ -5,45 +5,12 @@ use super::pointwise::relu_back;
 use super::sums::column_sums;
 use super::tape::{Record, Value, Weights};
 use fl_core::Result;
-use fl_nets::ops::{Order, order};
+use fl_nets::ops::{Order, Strided, order};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A matrix on a card: its first number, and the steps from one row and column to the next.
-#[derive(Clone, Copy)]
-pub struct Matrix<'a> {
-    /// Its first number.
-    pub place: Position<'a>,
-    /// Step from one row to the next.
-    pub by_row: usize,
-    /// Step from one column to the next.
-    pub by_column: usize,
-}
-
-/// Returns a row-major matrix with `by_row` numbers from one row to the next.
-pub fn matrix(place: Position<'_>, by_row: usize) -> Matrix<'_> {
-    Matrix {
-        place,
-        by_row,
-        by_column: 1,
-    }
-}
-
-impl Matrix<'_> {
-    /// Swaps rows and columns.
-    pub fn transposed(self) -> Self {
-        Self {
-            by_row: self.by_column,
-            by_column: self.by_row,
-            ..self
-        }
-    }
-
-    /// Returns the steps, row first.
-    pub fn steps(&self) -> [usize; 2] {
-        [self.by_row, self.by_column]
-    }
-}
+/// A matrix on a card.
+pub type Matrix<'a> = Strided<Position<'a>>;
 
 /// Returns an order in the form of the kernels.
 pub fn order_words(order: Order) -> Result<[i32; 2]> {
@@ -89,7 +56,7 @@ pub fn product(
     let steps = |m: &Matrix<'_>| Ok::<_, anyhow::Error>([int(m.by_row)?, int(m.by_column)?]);
     let sizes: [Argument<'_>; 3] = [int(m)?.into(), int(k)?.into(), int(n)?.into()];
     let (sa, sb): (Argument<'_>, Argument<'_>) = (steps(&a)?.into(), steps(&b)?.into());
-    let (biased, bias) = (bias.is_some().into(), bias.unwrap_or(a.place).into());
+    let (biased, bias) = (bias.is_some().into(), bias.unwrap_or(a.values).into());
     let how = match texts {
         Some(_) => Order::Outer,
         None => order([m, k, n], a.steps(), b.steps()),
@@ -104,8 +71,8 @@ pub fn product(
             sb,
             relu.into(),
             biased,
-            a.place.into(),
-            b.place.into(),
+            a.values.into(),
+            b.values.into(),
             bias,
             out.into(),
         ];
@@ -126,7 +93,7 @@ pub fn product(
         Some(t) => [int(t.items)?, int(t.a_ld)?, 1, i32::from(t.zeros)],
         None => [1, 0, 0, 0],
     };
-    let lists = texts.map_or([a.place, a.place], |t| {
+    let lists = texts.map_or([a.values, a.values], |t| {
         [Position(t.counts, 0), Position(t.orders, 0)]
     });
     let arguments = [
@@ -141,8 +108,8 @@ pub fn product(
         shared.into(),
         lists[0].into(),
         lists[1].into(),
-        a.place.into(),
-        b.place.into(),
+        a.values.into(),
+        b.values.into(),
         bias,
         out.into(),
     ];
@@ -164,8 +131,8 @@ pub fn linear(
     let (rows, inputs) = (x.rows, x.width());
     let outputs = bias.len();
     let out = queue.room(rows * outputs)?;
-    let w = matrix(Position(&weights.data, weight.start), inputs);
-    let all = matrix(Position(&x.data, 0), inputs);
+    let w = Matrix::new(Position(&weights.data, weight.start), inputs);
+    let all = Matrix::new(Position(&x.data, 0), inputs);
     let start = Some(Position(&weights.data, bias.start));
     let size = [rows, inputs, outputs];
     let place = Position(&out, 0);
@@ -174,13 +141,13 @@ pub fn linear(
     let wanted = x.key.is_some() || weights.gradient.is_some();
     let (x, weights, out, queue) = (x.clone(), weights.clone(), data.clone(), queue.clone());
     let key = record.note(wanted, move |slope: Buffer, grads| {
-        let g = matrix(Position(&slope, 0), outputs);
+        let g = Matrix::new(Position(&slope, 0), outputs);
         let relu = relu.then_some(&*out);
         if let Some(gradient) = &weights.gradient {
             let to = Position(gradient, bias.start);
             column_sums(&queue, &slope, [rows, outputs], relu, to)?;
             let (both, to) = (
-                [g.transposed(), matrix(Position(&x.data, 0), inputs)],
+                [g.transposed(), Matrix::new(Position(&x.data, 0), inputs)],
                 Position(gradient, weight.start),
             );
             product(&queue, [outputs, rows, inputs], both, None, false, to, None)?;
@@ -189,7 +156,10 @@ pub fn linear(
         }
         let Some(key) = x.key else { return Ok(()) };
         let back = queue.room(rows * inputs)?;
-        let both = [g, matrix(Position(&weights.data, weight.start), inputs)];
+        let both = [
+            g,
+            Matrix::new(Position(&weights.data, weight.start), inputs),
+        ];
         let (size, to) = ([rows, outputs, inputs], Position(&back, 0));
         product(&queue, size, both, None, false, to, None)?;
         grads.give(key, back)

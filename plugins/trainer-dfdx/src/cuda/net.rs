@@ -53,7 +53,9 @@ impl ForwardPass<'_> {
     pub fn features(&mut self, net: &Net, x: Value) -> Result<Value> {
         let padding = net.padding(self.inputs, x.rows);
         let [trunk, _] = net.ops();
-        Ok(pointwise::flatten(&self.run(trunk, x, &padding)?))
+        let x = self.run(trunk, x, &padding)?;
+        let shape = vec![x.width()];
+        Ok(Value { shape, ..x })
     }
 
     /// Runs operations one after the other; `padding` is [`Net::padding`].
@@ -96,7 +98,6 @@ impl ForwardPass<'_> {
                 sample_norm(queue, self.record, &x, weights, *groups, affine.clone())
             }
             Op::Activate(f) => pointwise::activate(queue, self.record, &x, *f),
-            Op::Flatten => Ok(pointwise::flatten(&x)),
             Op::MaxPool(shape) => pool::max_pool(queue, self.record, &x, shape),
             Op::AveragePool(shape) => pool::average_pool(queue, self.record, &x, shape),
             Op::Dropout { p, place } => match self.train {

@@ -233,14 +233,6 @@ pub fn dropout(
     }))
 }
 
-/// Returns the same numbers as one row per sample.
-pub fn flatten(x: &Value) -> Value {
-    Value {
-        shape: vec![x.width()],
-        ..x.clone()
-    }
-}
-
 /// Runs an operation that moves pixels of images: its kernels forward and backward, and the
 /// resulting sides.
 fn moved(

@@ -1,7 +1,7 @@
 //! Texts on a card: kernels/words.cu, as [`fl_nets::ops`] has them in `words.rs`.
 
 use super::driver::{Argument, Buffer, Position, Queue, int};
-use super::linear::{Texts, matrix, order_words, product};
+use super::linear::{Matrix, Texts, order_words, product};
 use super::tape::{Record, Value, Weights};
 use fl_core::Result;
 use fl_nets::ops::{check_words, order};
@@ -117,8 +117,8 @@ pub fn conv1d(
     let (size_in, size_out, taps) = (x.width(), windows * out, kernel * channels);
     let counted = Arc::new(queue.upload_ints(&ints(&counts)?)?);
     let made = queue.room(rows * size_out)?;
-    let w = matrix(Position(&weights.data, weight.start), taps).transposed();
-    let all = matrix(Position(&x.data, 0), channels);
+    let w = Matrix::new(Position(&weights.data, weight.start), taps).transposed();
+    let all = Matrix::new(Position(&x.data, 0), channels);
     let steps = [all.steps(), w.steps()];
     let orders_there = orders(queue, &counts, |n| [n, taps, out], steps)?;
     let texts = Texts {
@@ -173,8 +173,8 @@ pub fn conv1d(
         let Some(key) = x.key else { return Ok(()) };
         let by_window = queue.room(rows * windows * taps)?;
         let (g, w) = (
-            matrix(Position(&slope, 0), out),
-            matrix(Position(&weights.data, weight.start), taps),
+            Matrix::new(Position(&slope, 0), out),
+            Matrix::new(Position(&weights.data, weight.start), taps),
         );
         let how = orders(&queue, &counts, |n| [n, out, taps], [g.steps(), w.steps()])?;
         let texts = Texts {

@@ -9,7 +9,7 @@ use fl_core::{
 use fl_nets::buffer;
 use fl_nets::examples::{self, ExampleSlopes};
 use fl_nets::net::{Entry, Mode, batch};
-use fl_nets::tape::{Key, Record, Weights};
+use fl_nets::tape::{Key, Record};
 use fl_nets::target;
 use ndarray::{Array2, ArrayD, ArrayView2, IxDyn, s};
 use std::borrow::Cow;
@@ -83,10 +83,7 @@ impl Parametric for Dfdx {
         for some in all.chunks(at_once) {
             let slopes = Rc::new(RefCell::new(ExampleSlopes::new(some.len())));
             let (key, mut record) = (Key::new(), Record::of_examples(&slopes));
-            let weights = Weights {
-                key: Some(key.clone()),
-                ..self.frozen()
-            };
+            let weights = self.numbers.weights(&self.net, Some(key.clone()));
             let scores = self.net.forward(
                 &mut record,
                 batch(rows(x, some), &self.task.input, None)?,
@@ -175,10 +172,7 @@ impl Dfdx {
             let (key, mut record) = (Key::new(), Record::on());
             let only = |one: Of| (of == one).then(|| key.clone());
             let inputs = batch(rows(x, &some), &self.task.input, only(Of::Inputs))?;
-            let weights = Weights {
-                key: only(Of::Weights),
-                ..self.frozen()
-            };
+            let weights = self.numbers.weights(&self.net, only(Of::Weights));
             let scores = self.net.forward(
                 &mut record,
                 inputs,

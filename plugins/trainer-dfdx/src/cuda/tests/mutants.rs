@@ -1,7 +1,7 @@
 //! Kernels with one fault each. Each is refused, or gives other bits than the processor.
 
 use crate::cuda::driver::{Card, Position, Queue};
-use crate::cuda::linear::{matrix, product};
+use crate::cuda::linear::{Matrix, product};
 use crate::cuda::{self, conv, modules};
 use fl_core::{Result, Stream};
 use fl_nets::ops::ConvShape;
@@ -69,7 +69,10 @@ fn work(modules: &[String]) -> Result<Vec<f32>> {
             upload(k * n, draws)?,
             queue.room(m * n)?,
         );
-        let both = [matrix(Position(&a, 0), k), matrix(Position(&b, 0), n)];
+        let both = [
+            Matrix::new(Position(&a, 0), k),
+            Matrix::new(Position(&b, 0), n),
+        ];
         product(&queue, [m, k, n], both, None, false, Position(&c, 0), None)?;
         products.extend(queue.download(&c, 0, m * n)?);
     }

@@ -2,7 +2,7 @@
 
 use super::{Case, NO_KERNEL, compare, differ, numbers, queue};
 use crate::cuda::driver::{Position, Queue};
-use crate::cuda::linear::{matrix, product};
+use crate::cuda::linear::{Matrix, product};
 use crate::cuda::{self, conv, linear, norm, optim, pointwise, pool, words};
 use fl_core::{Draws, Result, Stream};
 use fl_nets::ops::{self, Activation, ConvShape, PoolShape};
@@ -146,7 +146,7 @@ fn sizes_that_a_card_cannot_compute_are_refused() {
         "{many}"
     );
     let b = queue.zeros(9).unwrap();
-    let m = matrix(Position(&b, 0), 3);
+    let m = Matrix::new(Position(&b, 0), 3);
     product(
         &queue,
         [0, 3, 3],
