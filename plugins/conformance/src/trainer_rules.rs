@@ -89,7 +89,7 @@ impl Bench<'_> {
         self.must(EMPTY, !fitted.is_ok_and(|f| f.steps > 0), || {
             "it made steps without samples".into()
         })?;
-        self.equal(EMPTY, &before, &self.predict(EMPTY, model)?, 0.0)?;
+        self.predicts(EMPTY, model, &before)?;
         let width = self.task.width();
         let slope = Array2::zeros((0, outputs));
         let back = run(EMPTY, &self.place, || {
@@ -203,7 +203,7 @@ impl Bench<'_> {
                 None => format!("there is no parameter `{name}`"),
             })?;
         }
-        self.equal(GRADIENT, &before, &self.predict(GRADIENT, model)?, 0.0)?;
+        self.predicts(GRADIENT, model, &before)?;
         let alike = message::alike(&params, &gradient);
         self.must(GRADIENT, alike.is_ok(), || format!("{alike:?}"))?;
         let mut cost = |name: &str, at: usize, step: f32| -> Held<f64> {
@@ -285,7 +285,7 @@ impl Bench<'_> {
         let Some((sum, due, clip)) = found else {
             return Ok(());
         };
-        self.equal(CLIPPED, &before, &self.predict(CLIPPED, model)?, 0.0)?;
+        self.predicts(CLIPPED, model, &before)?;
         let alike = message::alike(&due, &sum);
         self.must(CLIPPED, alike.is_ok(), || format!("{alike:?}"))?;
         let apart = sum.iter().zip(due.iter());
@@ -425,9 +425,7 @@ impl Bench<'_> {
             })?;
             let after = self.predict(UNCHANGED, model)?;
             let apart = crate::compare::apart_tables(&before, &after, 0.0);
-            self.must(UNCHANGED, apart.is_none(), || {
-                format!("{what}: {}", apart.unwrap_or_default())
-            })?;
+            self.none(UNCHANGED, apart.map(|apart| format!("{what}: {apart}")))?;
         }
         Ok(())
     }
@@ -466,9 +464,7 @@ impl Bench<'_> {
             self.must(WHOLE, taken.is_err(), || format!("{what}: it was taken"))?;
             let now = self.params(model)?.unwrap_or_default();
             let apart = difference(&params, &now, 0.0);
-            self.must(WHOLE, apart.is_none(), || {
-                format!("{what}: {}", apart.unwrap_or_default())
-            })?;
+            self.none(WHOLE, apart.map(|apart| format!("{what}: {apart}")))?;
         }
         Ok(())
     }
