@@ -54,19 +54,15 @@ pub fn net(layers: &[Layer], from: &[usize], end: End<'_>) -> Result<Net> {
         text: false,
         outputs,
         channels: pixels.map(|[channels, ..]| channels),
-        entries: Vec::new(),
-        shapes: Vec::new(),
-        weights: 0,
-        buffers: 0,
-        alone: true,
         dropouts: 0,
+        net: Net::default(),
     };
     let mut shape = from.to_vec();
     let mut ops = builder.list("", &layers[..last], &mut shape)?;
     let features = volume(&shape, 0)?;
     let op = builder.layer(&last.to_string(), &layers[last], &mut shape, false);
     ops.push(op.with_context(|| format!("layer {last}"))?);
-    builder.shapes.push(shape.clone());
+    builder.net.shapes.push(shape.clone());
     let found = volume(&shape, 0)?;
     if let ([_, _, _], Some(due)) = (&shape[..], pixels) {
         ensure!(
@@ -86,25 +82,11 @@ pub fn net(layers: &[Layer], from: &[usize], end: End<'_>) -> Result<Net> {
             "layer {last}: the last layer gives {shape:?}, {found} numbers, and {wanted}"
         ))
     );
-    let norms = builder.buffers > 0;
-    let Builder {
-        entries,
-        shapes,
-        weights,
-        buffers,
-        alone,
-        ..
-    } = builder;
     Ok(Net {
         trunk: ops.len() - 1,
         ops,
         features,
-        entries,
-        shapes,
-        weights,
-        buffers,
-        norms,
-        alone,
+        ..builder.net
     })
 }
 
@@ -140,14 +122,9 @@ struct Builder {
     outputs: usize,
     /// Values per pixel, if every pixel has an output.
     channels: Option<usize>,
-    entries: Vec<Entry>,
-    /// What each layer of the outermost list gives.
-    shapes: Vec<Vec<usize>>,
-    weights: usize,
-    buffers: usize,
-    /// Whether a sample alone can be normalised.
-    alone: bool,
     dropouts: u64,
+    /// Its tensors, and what each layer of the outermost list gives.
+    net: Net,
 }
 
 impl Builder {
@@ -166,7 +143,7 @@ impl Builder {
             ops.push(op.with_context(|| format!("layer {prefix}{at}"))?);
             if prefix.is_empty() {
                 let fused = usize::from(fuses);
-                self.shapes.extend((0..=fused).map(|_| shape.clone()));
+                self.net.shapes.extend((0..=fused).map(|_| shape.clone()));
             }
             at += 1 + usize::from(fuses);
         }
@@ -217,7 +194,7 @@ impl Builder {
             Layer::BatchNorm | Layer::Standardise => {
                 self.refuse_text(shape)?;
                 let channels = vec![shape[0]];
-                self.alone &= shape[1..].iter().product::<usize>() > 1;
+                self.net.needs_company |= shape[1..].iter().product::<usize>() <= 1;
                 let affine = (*layer == Layer::BatchNorm)
                     .then(|| self.scale_and_shift(name, &channels))
                     .transpose()?;
@@ -473,6 +450,7 @@ impl Builder {
         let op = self.layer(name, &Layer::Conv(inner), shape, false)?;
         // PyTorch counts the outputs that one input reaches, not the inputs of one output
         for entry in self
+            .net
             .entries
             .iter_mut()
             .rev()
@@ -518,13 +496,13 @@ impl Builder {
         trainable: bool,
     ) -> Result<Range<usize>> {
         let end = if trainable {
-            &mut self.weights
+            &mut self.net.weights
         } else {
-            &mut self.buffers
+            &mut self.net.buffers
         };
         let range = *end..volume(&shape, *end)?;
         *end = range.end;
-        self.entries.push(Entry {
+        self.net.entries.push(Entry {
             name: format!("{layer}.{part}"),
             shape,
             range: range.clone(),

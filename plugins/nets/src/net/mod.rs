@@ -146,7 +146,7 @@ pub enum Op {
 }
 
 /// A network: its operations and its tensors. The numbers are kept elsewhere, see [`Net::start`].
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Net {
     ops: Vec<Op>,
     /// Number of operations before the last layer.
@@ -157,8 +157,8 @@ pub struct Net {
     shapes: Vec<Vec<usize>>,
     weights: usize,
     buffers: usize,
-    norms: bool,
-    alone: bool,
+    /// Whether a layer normalises numbers of which a sample alone has only one.
+    needs_company: bool,
 }
 
 /// The purpose of a pass.
@@ -334,13 +334,13 @@ impl Net {
 
     /// Returns whether it has batch normalisation.
     pub fn normalises(&self) -> bool {
-        self.norms
+        self.buffers > 0
     }
 
     /// Returns whether it can train on a sample alone: batch normalisation of a row of numbers
     /// cannot, for one number has no variance.
     pub fn trains_alone(&self) -> bool {
-        self.alone
+        !self.needs_company
     }
 
     /// Raises variances below 0 to 0, the nearest value that a variance can have.
