@@ -10,7 +10,7 @@ use crate::paths::{Pair, Paths, Source, each};
 use crate::rows::{Part, joined};
 use crate::settings::Files;
 use crate::table::Table;
-use crate::train_test::{All, Notes, TrainTest, hold_out, labelled, with_inferred};
+use crate::train_test::{All, Notes, hold_out, with_inferred};
 use crate::{arrays, images, leaf, read_table};
 use anyhow::{Context, Result, bail, ensure};
 use fl_core::Inputs;
@@ -40,23 +40,15 @@ pub(crate) fn read(files: &Files) -> Result<Rows> {
             .hidden
             .push(format!("fl reads {respelled} of the `classes`"));
     }
-    let TrainTest {
-        own,
-        tested,
-        sources,
-        test_sources,
-    } = hold_out(files, train, test);
-    let of_own: Vec<u32> = own.iter().flat_map(|part| &part.of).copied().collect();
+    let held = hold_out(files, train, test);
+    let of_own: Vec<u32> = held.own.iter().flat_map(|part| &part.of).copied().collect();
     let scale = labels.find_scale(&of_own, &files.label_name());
     notes.found.extend(scale);
     notes.hidden.extend(classes.doubts(&files.label_name()));
-    let (train, test) = labelled(own, tested, "rows", |of, _| labels.of(of))?;
     let rows = Rows {
-        sources,
-        test_sources,
         classes: names,
         columns,
-        ..Rows::new(train, test)
+        ..held.labelled("rows", |of, _| labels.of(of))?
     };
     Ok(with_inferred(files, rows, notes))
 }

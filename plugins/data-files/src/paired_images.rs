@@ -6,7 +6,7 @@ use crate::images::{self, Lost};
 use crate::paths::{Pair, Source, each, inside};
 use crate::rows::Part;
 use crate::settings::Files;
-use crate::train_test::{Notes, TrainTest, hold_out, labelled, with_inferred};
+use crate::train_test::{Notes, hold_out, with_inferred};
 use anyhow::{Context, Result};
 use fl_core::Labels;
 use fl_data_kit::Rows;
@@ -49,20 +49,13 @@ pub(crate) fn read(files: &Files, targets: &mut impl Targets) -> Result<Rows> {
     let learnt = targets.len();
     let test = each(&files.test, |from| read(from, targets))?;
     let (names, notes) = targets.classes(files, learnt)?;
-    let TrainTest {
-        own,
-        tested,
-        sources,
-        test_sources,
-    } = hold_out(files, train, test);
+    let held = hold_out(files, train, test);
     let labels = |of: &[u32], shape: &[usize]| targets.labels(of, shape, names.len());
-    let (train, test) = labelled(own, tested, "images", labels)?;
+    let rows = held.labelled("images", labels)?;
     let rows = Rows {
-        sources,
-        test_sources,
-        columns: vec![("inputs".into(), format!("shape {:?}", train.0.shape()))],
+        columns: vec![("inputs".into(), format!("shape {:?}", rows.train.0.shape()))],
         classes: names,
-        ..Rows::new(train, test)
+        ..rows
     };
     let notes = Notes {
         found: notes,

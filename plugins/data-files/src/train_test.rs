@@ -4,40 +4,11 @@ use crate::paths::Paths;
 use crate::rows::{Part, joined};
 use crate::settings::Files;
 use anyhow::{Context, Result, ensure};
-use fl_core::{Inputs, Labels, Stream};
+use fl_core::{Labels, Stream};
 use fl_data_kit::dataset::{HELD_OUT, Source as Owner};
 use fl_data_kit::{Inferred, Rows, same};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-
-/// Rows to learn from and rows to test with, with what `labels` makes of the numbers beside rows of
-/// a shape. A public set may have none to test with.
-pub(crate) fn labelled(
-    own: Vec<Part>,
-    tested: Vec<Part>,
-    rows: &str,
-    labels: impl Fn(&[u32], &[usize]) -> Result<Labels>,
-) -> Result<((Inputs, Labels), (Inputs, Labels))> {
-    let all = |parts: Vec<Part>, what: &str| -> Result<Part> {
-        joined(parts).with_context(|| format!("the {what} {rows}"))
-    };
-    let own = all(own, "training")?;
-    let no_test = tested.is_empty();
-    let tested = if no_test {
-        own.pick(&[])
-    } else {
-        all(tested, "test")?
-    };
-    ensure!(no_test || !tested.of.is_empty(), "there are no test {rows}");
-    let (shape, other) = (own.inputs.shape(), tested.inputs.shape());
-    ensure!(
-        shape == other,
-        "training {rows} have shape {shape:?}, test {rows} {other:?}; they must be equal"
-    );
-    let of = labels(&own.of, &shape)?;
-    let of_tested = labels(&tested.of, &shape)?;
-    Ok(((own.inputs, of), (tested.inputs, of_tested)))
-}
 
 /// Rows to learn from and rows to test with.
 pub(crate) struct TrainTest {
@@ -47,6 +18,39 @@ pub(crate) struct TrainTest {
     pub sources: Vec<Owner>,
     /// The same of the test rows.
     pub test_sources: Vec<Owner>,
+}
+
+impl TrainTest {
+    /// Puts all together, with what `labels` makes of the numbers beside rows of a shape. A public
+    /// set may have none to test with.
+    pub fn labelled(
+        self,
+        rows: &str,
+        labels: impl Fn(&[u32], &[usize]) -> Result<Labels>,
+    ) -> Result<Rows> {
+        let all = |parts: Vec<Part>, what: &str| -> Result<Part> {
+            joined(parts).with_context(|| format!("the {what} {rows}"))
+        };
+        let own = all(self.own, "training")?;
+        let no_test = self.tested.is_empty();
+        let tested = if no_test {
+            own.pick(&[])
+        } else {
+            all(self.tested, "test")?
+        };
+        ensure!(no_test || !tested.of.is_empty(), "there are no test {rows}");
+        let (shape, other) = (own.inputs.shape(), tested.inputs.shape());
+        ensure!(
+            shape == other,
+            "training {rows} have shape {shape:?}, test {rows} {other:?}; they must be equal"
+        );
+        let (of, of_tested) = (labels(&own.of, &shape)?, labels(&tested.of, &shape)?);
+        Ok(Rows {
+            sources: self.sources,
+            test_sources: self.test_sources,
+            ..Rows::new((own.inputs, of), (tested.inputs, of_tested))
+        })
+    }
 }
 
 /// Holds rows of every source out for testing, if the spec says so.
