@@ -1,7 +1,7 @@
 //! FedKT, Algorithm 1.
 use crate::teach::{
-    self, PRIVACY, TEACHER, TOO_FEW, TeacherLabels, asked_about, ballots, check, classes, learn,
-    no_public, teachers,
+    self, PRIVACY, TEACHER, TOO_FEW, asked_about, ballots, check, classes, learn, no_public,
+    teachers,
 };
 use fl_core::message::{Counts, Models, VoteSensitivity, Votes};
 use fl_core::prelude::*;
@@ -140,17 +140,16 @@ impl TwoTierVote {
         let queries = asked_about(client.public()?.samples(), self.party_queries);
         for partition in 0..self.partitions {
             let pass = self.teacher.pass(Loss::CrossEntropy);
-            let TeacherLabels {
-                labels,
-                constant,
-                unfinished,
-                untrained,
-            } = teachers(client, &queries, partition, self.subsets, &pass)?;
-            unfinished.into_iter().for_each(|text| client.note(text));
-            constants += constant;
-            without_step += untrained;
+            let taught = teachers(client, &queries, partition, self.subsets, &pass)?;
+            taught
+                .unfinished
+                .into_iter()
+                .for_each(|text| client.note(text));
+            constants += taught.constant;
+            without_step += taught.untrained;
             let classes = client.own().task().kind.outputs();
-            let mail = labels
+            let mail = taught
+                .labels
                 .into_iter()
                 .enumerate()
                 .map(|(i, one)| {

@@ -155,20 +155,15 @@ impl Dfdx {
             &mut Mode::Train(&mut numbers.buffers, &stream),
         )?;
         let views = [table(&features)?, table(&scores)?];
-        let ScoredBatch {
-            loss,
-            slope,
-            added,
-            by_features,
-        } = plan.score(head, views, &stream)?;
-        if let Some(by_features) = by_features {
+        let scored = plan.score(head, views, &stream)?;
+        if let Some(by_features) = scored.by_features {
             record.add_slope(&features, by_features);
         }
         if self.gradient.len() != self.net.weights() {
             self.gradient = Buffer::any(self.net.weights()).into_vec();
         }
         let how = self.optimiser.advance(&plan.step(at));
-        let changed = added.is_some() || pass.clip.is_some();
+        let changed = scored.added.is_some() || pass.clip.is_some();
         let changed = changed || plan.proximal.is_some() || plan.gradient_offset.is_some();
         let descending = match how {
             Move::Plain { rate, decay } if !changed => {
@@ -176,7 +171,12 @@ impl Dfdx {
             }
             _ => None,
         };
-        let gradient = record.backward(&scores, slope, &key, std::mem::take(&mut self.gradient))?;
+        let gradient = record.backward(
+            &scores,
+            scored.slope,
+            &key,
+            std::mem::take(&mut self.gradient),
+        )?;
         // the tape, which held the weights, is dropped, so their memory can be written
         drop((weights, features, scores));
         self.gradient = gradient;
@@ -184,9 +184,9 @@ impl Dfdx {
             descending.finish_rest(&mut self.gradient, &numbers.weights);
             let weights: &mut Vec<f32> = Arc::make_mut(&mut numbers.weights);
             std::mem::swap(weights, &mut self.gradient);
-            return Ok(loss);
+            return Ok(scored.loss);
         }
-        if let Some(added) = &added {
+        if let Some(added) = &scored.added {
             auxiliary::add(&self.net, &added.by_head, &mut self.gradient);
         }
         if let Some(most) = pass.clip {
@@ -200,7 +200,7 @@ impl Dfdx {
         }
         let weights: &mut Vec<f32> = Arc::make_mut(&mut numbers.weights);
         how.apply(weights, &self.gradient, &mut self.optimiser.state);
-        Ok(loss)
+        Ok(scored.loss)
     }
 
     /// Returns the batch of a step, changed by `augment`.

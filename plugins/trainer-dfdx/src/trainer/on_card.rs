@@ -1,7 +1,7 @@
 //! The trainer on a card: numbers are copied there at the start of a call and back at its end. Data
 //! sets stay there.
 
-use super::{Dfdx, Plan, ScoredBatch, rows};
+use super::{Dfdx, Plan, rows};
 use crate::cuda::{
     self, Card, Device, Moments, Position, Queue, Record, Seat, Set, Value, Weights, int,
 };
@@ -160,17 +160,12 @@ impl Dfdx {
             ArrayView2::from_shape((rows, width), &of_features)?,
             ArrayView2::from_shape((scores.rows, scores.width()), &there)?,
         ];
-        let ScoredBatch {
-            loss,
-            slope,
-            added,
-            by_features,
-        } = plan.score(head, views, &stream)?;
-        if let Some(by_features) = by_features {
+        let scored = plan.score(head, views, &stream)?;
+        if let Some(by_features) = scored.by_features {
             record.add_slope(&features, queue.upload(&by_features)?);
         }
-        record.backward(queue, &scores, queue.upload(&slope)?, None)?;
-        if let (Some(added), Some([weight, bias])) = (&added, ranges) {
+        record.backward(queue, &scores, queue.upload(&scored.slope)?, None)?;
+        if let (Some(added), Some([weight, bias])) = (&scored.added, ranges) {
             let by = &added.by_head;
             let weights: Vec<f32> = by.weight.iter().map(|v| *v as f32).collect();
             let biases: Vec<f32> = by.bias.iter().map(|v| *v as f32).collect();
@@ -191,7 +186,7 @@ impl Dfdx {
         }
         let how = self.optimiser.advance(&plan.step(at));
         cuda::step(queue, how, &card.gradient, &card.weights, &card.moments)?;
-        Ok(loss)
+        Ok(scored.loss)
     }
 
     /// Returns the data set of these samples on a card; `None` if it is not there, or its rows are
