@@ -96,7 +96,7 @@ const TIER_2: AggregatorSlot<Votes, Counts> =
 
 const MODELS: Exchange<Nothing, Models> = Exchange::new("students");
 /// Replaces [`MODELS`], with the same label: the content of the answer must not change the draws,
-/// and so the training.
+/// and so the training. A release of one is a release of the other.
 const VOTES: Exchange<Nothing, Votes> = Exchange::new("students");
 const CLOSE: Exchange<Nothing, Scalar> = Exchange::new("partitions with close votes");
 const DELIVER: Exchange<Models, Nothing> = Exchange::new("final model");
@@ -319,10 +319,7 @@ impl Protocol for TwoTierVote {
                 let known = "close votes are known once the students are trained";
                 client.unstash("close")?.context(known)
             });
-            match self.send {
-                Sent::Models => close.released_with(&MODELS, &PRIVACY),
-                Sent::Votes => close.released_with(&VOTES, &PRIVACY),
-            }
+            close.released_with(&MODELS, &PRIVACY)
         };
         let deliver = || {
             let deliver = DELIVER.answered_by(|client, models| {
@@ -369,10 +366,7 @@ impl Protocol for TwoTierVote {
             let mut counts = server.aggregate(&TIER_2, round, &Inbox::new(mail.collect())?)?;
             counts.set_sensitivity(self.sensitivity(counts.block(), s.close));
             if self.noise == NoiseAt::Server {
-                match self.send {
-                    Sent::Models => server.release(&MODELS, round, &mut counts, &parties)?,
-                    Sent::Votes => server.release(&VOTES, round, &mut counts, &parties)?,
-                }
+                server.release(&MODELS, round, &mut counts, &parties)?;
             }
             s.counts = Some(counts);
             Ok(())
