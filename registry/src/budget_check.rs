@@ -22,10 +22,7 @@ impl Checker<'_> {
         let Some(protocol) = &of.protocol else {
             return;
         };
-        let context = BuildContext {
-            task: task.clone(),
-            stream: Stream::root(0),
-        };
+        let context = BuildContext::new(task.clone(), Stream::root(0));
         let parts = parts.in_slots(protocol.slots());
         // a selector of clients may ask how many examples they have
         let wanted = |asked: &ExchangeSpec| {

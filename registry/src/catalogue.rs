@@ -222,13 +222,7 @@ pub(crate) fn example(part: &PartDecl) -> Option<Box<dyn Protocol>> {
 
 /// What a part is made with that does not look at the task, such as a protocol.
 pub fn any_make() -> BuildContext {
-    BuildContext {
-        task: Task {
-            input: vec![1],
-            kind: TaskKind::Classes(2),
-        },
-        stream: Stream::root(0),
-    }
+    BuildContext::new(Task::new(vec![1], TaskKind::Classes(2)), Stream::root(0))
 }
 
 /// A small value of this type, as far as that is easy to say: only what must be given.

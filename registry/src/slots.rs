@@ -276,10 +276,7 @@ impl Checker<'_> {
                 continue;
             }
             let own = slot.map_or_else(|| task.clone(), |slot| slot.task.of(task));
-            let make = BuildContext {
-                task: own.clone(),
-                stream: Stream::root(seed).child("check", 0),
-            };
+            let make = BuildContext::new(own.clone(), Stream::root(seed).child("check", 0));
             match fill.part.settings.build(&make) {
                 Err(error) => {
                     let text = format!("cannot be made for {}: {error:#}", describe(&own));

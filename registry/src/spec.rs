@@ -74,10 +74,7 @@ pub struct Spec<D> {
 impl<D> Spec<D> {
     /// What its parts are made with, for this task.
     pub fn part_context(&self, task: &Task) -> BuildContext {
-        BuildContext {
-            task: task.clone(),
-            stream: Stream::root(self.seed),
-        }
+        BuildContext::new(task.clone(), Stream::root(self.seed))
     }
 
     /// Makes the protocol.

@@ -110,6 +110,13 @@ pub struct BuildContext {
     pub stream: Stream,
 }
 
+impl BuildContext {
+    /// Makes a context of a task and of randomness.
+    pub fn new(task: Task, stream: Stream) -> Self {
+        Self { task, stream }
+    }
+}
+
 /// The documentation of a part, for `fl inspect`.
 #[derive(Clone, Debug)]
 pub struct Description {

@@ -198,10 +198,10 @@ impl Store {
     /// Returns the context that the `index`-th part of this slot is made in.
     pub fn context(&self, slot: &str, index: u64) -> BuildContext {
         let slot = &*self.slot(slot);
-        BuildContext {
-            task: self.parts.task(slot, &self.task),
-            stream: self.home.child(slot, index),
-        }
+        BuildContext::new(
+            self.parts.task(slot, &self.task),
+            self.home.child(slot, index),
+        )
     }
 
     /// Returns the part in this slot, made on first use.

@@ -270,17 +270,8 @@ fn judge(shape: &[usize], optimiser: Rule, stream: &Stream) -> Result<Dfdx> {
         predict_batch: 256,
         device: Device::Cpu,
     };
-    let task = Task {
-        input: shape.to_vec(),
-        kind: TaskKind::MultiLabel(1),
-    };
-    Dfdx::new(
-        settings,
-        &BuildContext {
-            task,
-            stream: stream.clone(),
-        },
-    )
+    let task = Task::new(shape.to_vec(), TaskKind::MultiLabel(1));
+    Dfdx::new(settings, &BuildContext::new(task, stream.clone()))
 }
 
 #[cfg(test)]

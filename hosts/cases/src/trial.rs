@@ -88,10 +88,7 @@ pub fn rounds(
     let inputs = inputs.collect::<Result<Vec<_>>>()?;
     let answers = || {
         let first = inputs.first().context("there is no round")?;
-        let context = BuildContext {
-            task: task(first)?,
-            stream: Stream::root(seed),
-        };
+        let context = BuildContext::new(task(first)?, Stream::root(seed));
         let mut part = Part::make(&parts, decl.role, &context)?;
         let last = inputs.len();
         let mut answers = Vec::with_capacity(last);

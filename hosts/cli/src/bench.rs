@@ -321,10 +321,7 @@ pub(crate) fn seconds_of_step(
 ) -> Result<f64> {
     let settings: Value =
         serde_yaml::from_str(&format!("{{net: {net}, optimiser: {{adam: {{}}}}}}"))?;
-    let context = BuildContext {
-        task: task.clone(),
-        stream: Stream::root(7),
-    };
+    let context = BuildContext::new(task.clone(), Stream::root(7));
     let mut model: Box<dyn Trainer> = part.make(&settings, &context)?;
     let mut draws = Stream::root(0).draws();
     let size = (batch, task.width());
@@ -358,13 +355,10 @@ pub(crate) fn seconds_of_step(
 }
 
 fn context(input: &[usize]) -> BuildContext {
-    BuildContext {
-        task: Task {
-            input: input.to_vec(),
-            kind: TaskKind::Classes(10),
-        },
-        stream: Stream::root(7),
-    }
+    BuildContext::new(
+        Task::new(input.to_vec(), TaskKind::Classes(10)),
+        Stream::root(7),
+    )
 }
 
 /// Messages of normal numbers; beyond a thousand they come again.

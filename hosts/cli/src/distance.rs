@@ -213,13 +213,10 @@ impl Judge {
         other: &Samples,
         stream: &Stream,
     ) -> Result<Vec<u32>> {
-        let make = BuildContext {
-            task: Task {
-                input: self.input.clone(),
-                kind: TaskKind::Classes(2),
-            },
-            stream: stream.child("model", 0),
-        };
+        let make = BuildContext::new(
+            Task::new(self.input.clone(), TaskKind::Classes(2)),
+            stream.child("model", 0),
+        );
         let mut model: Box<dyn Trainer> = self.decl.make(&self.settings, &make)?;
         let pass = FitOptions::new(Length::Epochs(EPOCHS), BATCH, Loss::CrossEntropy);
         let learnt = model.fit(x, Target::Classes(classes), &pass, stream);

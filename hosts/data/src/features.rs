@@ -126,10 +126,7 @@ impl Features {
             bail!("features have no pixels to predict; leave it out");
         }
         let (width, inputs) = (self.width()?, of.width());
-        let task = Task {
-            input: vec![width],
-            kind: of.kind,
-        };
+        let task = Task::new(vec![width], of.kind);
         if let Self::KeptModel(kept) = self {
             let due = &kept.frozen()?.input;
             ensure!(

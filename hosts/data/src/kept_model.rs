@@ -145,10 +145,7 @@ impl FrozenModel {
         let seed = spec.get("seed").and_then(Value::as_u64).unwrap_or(0);
         let input = task.input.clone();
         let width = task.width();
-        let context = BuildContext {
-            task,
-            stream: Stream::root(seed),
-        };
+        let context = BuildContext::new(task, Stream::root(seed));
         let mut trainer: Box<dyn Trainer> = part.make(&settings.into(), &context)?;
         trainer.load(&bytes).context("it does not fit its part")?;
         let one = Samples::fresh(Array2::zeros((1, width)), input.clone())?;

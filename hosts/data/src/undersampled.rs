@@ -36,14 +36,14 @@ impl Undersampled {
                     "these images have target images already, which `undersampled` would replace; leave it out"
                 )
             }
-            (&[channels, height, width], _) => Ok(Task {
-                input: of.input.clone(),
-                kind: TaskKind::Image {
+            (&[channels, height, width], _) => Ok(Task::new(
+                of.input.clone(),
+                TaskKind::Image {
                     channels,
                     height,
                     width,
                 },
-            }),
+            )),
             (other, _) => {
                 bail!("only images have frequencies to leave out, and these inputs are {other:?}")
             }

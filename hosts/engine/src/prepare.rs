@@ -141,10 +141,7 @@ pub(crate) fn data_stream(spec: &Spec<DataSpec>) -> Stream {
 
 /// What the protocol of a spec is made from: at the server and at the clients the same.
 pub(crate) fn protocol_context(spec: &Spec<DataSpec>, task: &Task) -> BuildContext {
-    BuildContext {
-        task: task.clone(),
-        stream: Stream::root(spec.seed).child("protocol", 0),
-    }
+    BuildContext::new(task.clone(), Stream::root(spec.seed).child("protocol", 0))
 }
 
 /// The data of a spec; passes to `warn` what a user should know of them.

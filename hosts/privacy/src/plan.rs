@@ -210,10 +210,7 @@ fn sizes(
 ) -> (usize, Option<u64>) {
     let (mut params, mut bytes) = (0, parts.has(slot).then_some(0));
     for client in owners(parts, slot) {
-        let own = BuildContext {
-            task: parts.task(slot, &make.task),
-            stream: make.stream.clone(),
-        };
+        let own = BuildContext::new(parts.task(slot, &make.task), make.stream.clone());
         let model = parts.build::<Box<dyn Trainer>>(Role::Trainer, slot, client, &own);
         let mut model = model.ok();
         let count = model.as_mut().and_then(|m| m.parametric());

@@ -93,13 +93,7 @@ fn made(
         decl.role.with_article()
     );
     let stream = Stream::root(seed);
-    let context = BuildContext {
-        task: Task {
-            input: vec![1],
-            kind: TaskKind::Classes(2),
-        },
-        stream: stream.clone(),
-    };
+    let context = BuildContext::new(Task::new(vec![1], TaskKind::Classes(2)), stream.clone());
     let parts = Parts::new(vec![SlotAssignment {
         slot: SLOT.into(),
         clients: None,

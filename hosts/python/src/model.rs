@@ -50,10 +50,7 @@ fn made(folder: &Path, name: &str, data_dir: &Path) -> Result<(Model, Option<Py<
     };
     let file = folder.join("models").join(name);
     let bytes = read_regular(&file, MOST_BINARY).with_context(|| file.display().to_string())?;
-    let make = BuildContext {
-        task: task.clone(),
-        stream: Stream::root(spec.seed),
-    };
+    let make = BuildContext::new(task.clone(), Stream::root(spec.seed));
     let (trainer, part) = library::with_created(|| spec.kept_model(&make, name, &bytes));
     let trainer = trainer?.context("it is of no slot of the spec")?;
     let data = spec.resolved.get("data");

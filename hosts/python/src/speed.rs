@@ -42,13 +42,7 @@ fn measured(
     threads: usize,
 ) -> anyhow::Result<Vec<f64>> {
     let (decl, settings) = find(&crate::catalogue()?, part, settings)?;
-    let make = BuildContext {
-        task: Task {
-            input: vec![1],
-            kind: TaskKind::Classes(2),
-        },
-        stream: Stream::root(1),
-    };
+    let make = BuildContext::new(Task::new(vec![1], TaskKind::Classes(2)), Stream::root(1));
     let mut part: BoxedAggregator<Params, Params> = decl.make(&settings.value, &make)?;
     let mail = |from: u32| {
         let mut draws = make.stream.child("numbers", u64::from(from)).draws();

@@ -363,10 +363,10 @@ impl Node {
         let Some(own) = &served.own else {
             return Ok(None);
         };
-        let context = BuildContext {
-            task: served.task.clone(),
-            stream: Stream::root(served.maker.seed).child("protocol", 0),
-        };
+        let context = BuildContext::new(
+            served.task.clone(),
+            Stream::root(served.maker.seed).child("protocol", 0),
+        );
         let (parts, noise) = (&served.maker.parts, served.maker.noise.kind());
         let tests = !served.maker.held_out.is_empty();
         let protocol = served.protocol.as_ref();

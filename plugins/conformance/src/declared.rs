@@ -62,10 +62,7 @@ fn plain() -> BuildContext {
 }
 
 fn context(task: Task) -> BuildContext {
-    BuildContext {
-        task,
-        stream: Stream::root(1),
-    }
+    BuildContext::new(task, Stream::root(1))
 }
 
 struct Declared<'a> {

@@ -28,10 +28,7 @@ pub fn check(tasks: &[Task], make: Maker<'_>) -> Result<(), Broken> {
 fn one(make: Maker<'_>, task: &Task) -> Held {
     let place = format!("inputs of {:?}", task.input);
     let made = || {
-        let make_for = BuildContext {
-            task: task.clone(),
-            stream: Stream::root(0).child("make", 0),
-        };
+        let make_for = BuildContext::new(task.clone(), Stream::root(0).child("make", 0));
         run(MADE, &place, || make(&make_for))
     };
     let stream = |name: &str| Stream::root(0).child(name, 1);

@@ -13,37 +13,37 @@ pub fn tasks() -> Vec<Task> {
 /// Returns the task of two classes for every pixel of an image, brighter or darker than the mean.
 /// It is used besides [`tasks`] for a trainer that can be made for it.
 pub fn pixels() -> Task {
-    Task {
-        input: vec![1, 6, 6],
-        kind: TaskKind::Pixels {
+    Task::new(
+        vec![1, 6, 6],
+        TaskKind::Pixels {
             classes: 2,
             height: 6,
             width: 6,
         },
-    }
+    )
 }
 
 /// Returns the task of every pixel's value without its noise, used as [`pixels`] is.
 pub fn images() -> Task {
-    Task {
-        input: vec![1, 6, 6],
-        kind: TaskKind::Image {
+    Task::new(
+        vec![1, 6, 6],
+        TaskKind::Image {
             channels: 1,
             height: 6,
             width: 6,
         },
-    }
+    )
 }
 
 /// Returns the task of a number for each row, used as [`pixels`] is.
 pub fn numbers() -> Task {
-    Task {
-        input: vec![7],
-        kind: TaskKind::Numbers {
+    Task::new(
+        vec![7],
+        TaskKind::Numbers {
             outputs: 1,
             loss: Loss::Mse,
         },
-    }
+    )
 }
 
 /// Returns [`tasks`] on images of the sizes that published networks support.
@@ -53,10 +53,7 @@ pub(crate) fn larger() -> Vec<Task> {
 
 fn of(shapes: &[Vec<usize>]) -> Vec<Task> {
     let kinds = [TaskKind::Classes(3), TaskKind::MultiLabel(3)];
-    let task = |(kind, input): (TaskKind, &Vec<usize>)| Task {
-        input: input.clone(),
-        kind,
-    };
+    let task = |(kind, input): (TaskKind, &Vec<usize>)| Task::new(input.clone(), kind);
     kinds
         .into_iter()
         .flat_map(|kind| shapes.iter().map(move |s| (kind, s)))

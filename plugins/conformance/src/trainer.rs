@@ -84,10 +84,7 @@ impl Bench<'_> {
 
     /// Returns a model with different initial weights for every `seed`.
     pub(crate) fn model(&self, seed: u64) -> Held<Model> {
-        let make = BuildContext {
-            task: self.task.clone(),
-            stream: self.stream.child("weights", seed),
-        };
+        let make = BuildContext::new(self.task.clone(), self.stream.child("weights", seed));
         run(MAKES, &self.place, || (self.make)(&make))
     }
 

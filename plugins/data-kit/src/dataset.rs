@@ -211,10 +211,7 @@ impl Rows {
 
 /// The task of a set whose rows have one class each.
 pub fn class_task(shape: &[usize], classes: usize) -> Option<Task> {
-    Some(Task {
-        input: shape.to_vec(),
-        kind: TaskKind::Classes(classes),
-    })
+    Some(Task::new(shape.to_vec(), TaskKind::Classes(classes)))
 }
 
 impl<P> Rows<P> {

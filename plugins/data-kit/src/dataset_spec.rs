@@ -306,10 +306,7 @@ fn named(settings: &Value, name: &str) -> Option<Vec<Step>> {
 
 /// What a model for these rows is to learn.
 pub(crate) fn task_of(inputs: &Inputs, labels: &Labels) -> Task {
-    Task {
-        input: inputs.shape(),
-        kind: labels.task(),
-    }
+    Task::new(inputs.shape(), labels.task())
 }
 
 /// The sets that the program can make without files.

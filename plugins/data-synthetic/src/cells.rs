@@ -77,14 +77,14 @@ impl DataSet for Cells {
     }
 
     fn task(&self) -> Option<Task> {
-        Some(Task {
-            input: vec![3, self.side, self.side],
-            kind: TaskKind::Pixels {
+        Some(Task::new(
+            vec![3, self.side, self.side],
+            TaskKind::Pixels {
                 classes: 2,
                 height: self.side,
                 width: self.side,
             },
-        })
+        ))
     }
 
     fn load(&self, _: &Folder<'_>) -> Result<Rows> {

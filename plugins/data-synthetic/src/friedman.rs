@@ -42,13 +42,13 @@ impl DataSet for Friedman {
     }
 
     fn task(&self) -> Option<Task> {
-        Some(Task {
-            input: vec![self.features],
-            kind: TaskKind::Numbers {
+        Some(Task::new(
+            vec![self.features],
+            TaskKind::Numbers {
                 outputs: 1,
                 loss: self.loss.loss(),
             },
-        })
+        ))
     }
 
     fn load(&self, _: &Folder<'_>) -> Result<Rows> {

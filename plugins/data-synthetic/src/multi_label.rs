@@ -42,10 +42,10 @@ impl DataSet for MultiLabel {
     }
 
     fn task(&self) -> Option<Task> {
-        Some(Task {
-            input: vec![1, SIDE, SIDE],
-            kind: TaskKind::MultiLabel(self.findings),
-        })
+        Some(Task::new(
+            vec![1, SIDE, SIDE],
+            TaskKind::MultiLabel(self.findings),
+        ))
     }
 
     fn load(&self, _: &Folder<'_>) -> Result<Rows> {

@@ -113,9 +113,11 @@ pub fn channels(maps: ArrayView2<'_, u8>, classes: usize) -> Array2<f32> {
 /// Returns the map from the run's task to the generator's: from a channel for each class and
 /// `noise` channels of noise to the numbers of an input.
 pub(crate) fn task(noise: usize) -> impl Fn(&Task) -> Task + Send + Sync + 'static {
-    move |of| Task {
-        input: with_channels(noise + of.kind.classes(), of),
-        kind: TaskKind::Classes(of.width()),
+    move |of| {
+        Task::new(
+            with_channels(noise + of.kind.classes(), of),
+            TaskKind::Classes(of.width()),
+        )
     }
 }
 

@@ -132,10 +132,7 @@ impl Patches {
     /// Returns the task of a discriminator: for each region, whether it is generated.
     pub(crate) fn task(&self) -> fn(&Task) -> Task {
         fn scores<const N: usize>(of: &Task) -> Task {
-            Task {
-                input: of.input.clone(),
-                kind: fl_core::TaskKind::MultiLabel(N),
-            }
+            Task::new(of.input.clone(), fl_core::TaskKind::MultiLabel(N))
         }
         match self {
             Self::Whole => scores::<1>,

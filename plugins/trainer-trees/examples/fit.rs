@@ -53,15 +53,9 @@ fn main() -> Result<()> {
     };
     let (width, repeats) = (width.parse()?, repeats.parse::<u64>()?);
     let ((x, y), (xt, yt)) = (read(train, width)?, read(test, width)?);
-    let task = Task {
-        input: vec![width],
-        kind: TaskKind::Classes(2),
-    };
+    let task = Task::new(vec![width], TaskKind::Classes(2));
     for seed in 0..repeats {
-        let make = BuildContext {
-            task: task.clone(),
-            stream: Stream::root(seed),
-        };
+        let make = BuildContext::new(task.clone(), Stream::root(seed));
         let mut trainer: Box<dyn Trainer> = match method.as_str() {
             "tree" => Box::new(Trees::new(model::<Tree>(settings)?, &make)?),
             "forest" => Box::new(Trees::new(model::<Forest>(settings)?, &make)?),

@@ -225,10 +225,7 @@ impl PartLibrary for RegisteredParts {
         let decl = part(index as usize)?;
         let settings: Value = serde_json::from_str(settings)?;
         let task: Task = serde_json::from_str(task)?;
-        let make = BuildContext {
-            task,
-            stream: host.stream(),
-        };
+        let make = BuildContext::new(task, host.stream());
         let signature = (decl.describe)().signature;
         if let Some(why) = obstacle(decl.role, &signature) {
             return Err(anyhow!("{} `{}`: {why}", decl.role, decl.name));

@@ -300,9 +300,6 @@ impl Examples {
 
     /// Returns the task of a model for these examples.
     pub fn task(&self) -> Task {
-        Task {
-            input: self.samples.shape(),
-            kind: self.labels.task(),
-        }
+        Task::new(self.samples.shape(), self.labels.task())
     }
 }

@@ -136,6 +136,11 @@ pub struct Task {
 }
 
 impl Task {
+    /// Makes a task of inputs of this shape.
+    pub fn new(input: Vec<usize>, kind: TaskKind) -> Self {
+        Self { input, kind }
+    }
+
     /// Returns the number of values in one input.
     pub fn width(&self) -> usize {
         self.input.iter().product()

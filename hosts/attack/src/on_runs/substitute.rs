@@ -174,10 +174,10 @@ fn answering(
     spec: &Spec<DataSpec>,
     data: &Assembled,
 ) -> Result<String> {
-    let make = BuildContext {
-        task: data.task.clone(),
-        stream: Stream::root(spec.seed).child("protocol", 0),
-    };
+    let make = BuildContext::new(
+        data.task.clone(),
+        Stream::root(spec.seed).child("protocol", 0),
+    );
     let protocol = spec.make_protocol(&make)?;
     let at = options.spec.display();
     if data.public.is_none() || !protocol.exchanges().iter().any(teaches) {
@@ -222,10 +222,7 @@ fn blank(
             "--network: the spec has networks for {all}, got `{slot}`"
         )));
     }
-    let make = BuildContext {
-        task: data.task.clone(),
-        stream: stream.clone(),
-    };
+    let make = BuildContext::new(data.task.clone(), stream.clone());
     spec.parts
         .build(Role::Trainer, slot, Some(options.client), &make)
 }

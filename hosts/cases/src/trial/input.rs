@@ -389,7 +389,7 @@ pub fn task(first: &Input) -> Result<Task> {
                 }
                 (None, None) => TaskKind::Classes(outputs(lesson.outputs.unwrap_or(shown))?),
             };
-            Task { input, kind }
+            Task::new(input, kind)
         }
         Input::Wish(wish) => {
             let input = wish.shape.clone().unwrap_or(plain.input);
@@ -401,10 +401,7 @@ pub fn task(first: &Input) -> Result<Task> {
                 "`shape` must be the sizes of one input, got {input:?}"
             );
             let classes = outputs(wish.outputs.unwrap_or(2))?;
-            Task {
-                input,
-                kind: TaskKind::Classes(classes),
-            }
+            Task::new(input, TaskKind::Classes(classes))
         }
         _ => plain,
     })

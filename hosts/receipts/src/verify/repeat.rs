@@ -162,10 +162,7 @@ impl KeptRun<'_> {
             _ => None,
         };
         let (task, key) = made.clone();
-        let made = BuildContext {
-            task,
-            stream: Stream::from_key(key),
-        };
+        let made = BuildContext::new(task, Stream::from_key(key));
         let parts = Parts::new([Some(part), before].into_iter().flatten().collect());
         parts.build(role, slot, None, &made)
     }

@@ -51,7 +51,7 @@ pub fn outline(name: &str, input: Option<&[usize]>) -> Result<Outline> {
         },
         _ => TaskKind::Classes(classes),
     };
-    let task = Task { input, kind };
+    let task = Task::new(input, kind);
     let net = Net::new(&NetSpec::Named(name.into()), &task)?;
     ensure!(
         net.shapes.len() == layers.len(),

@@ -196,9 +196,11 @@ impl FedGen {
     /// Returns the generator's task: `features` numbers from noise and one of the run's classes.
     fn task(&self) -> impl Fn(&Task) -> Task + Send + Sync + 'static {
         let (features, noise) = (self.features, self.noise);
-        move |task| Task {
-            input: vec![noise + task.kind.outputs()],
-            kind: TaskKind::Classes(features),
+        move |task| {
+            Task::new(
+                vec![noise + task.kind.outputs()],
+                TaskKind::Classes(features),
+            )
         }
     }
 

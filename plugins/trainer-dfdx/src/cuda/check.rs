@@ -478,13 +478,10 @@ fn three_steps(queue: &Queue) -> Result<()> {
     let pass = FitOptions::new(Length::Steps(3), 3, Loss::CrossEntropy);
     let scores = |card: Option<&Queue>| -> Result<Array2<f32>> {
         let settings: DfdxSettings = read_yaml(NET)?;
-        let context = BuildContext {
-            task: Task {
-                input: input.clone(),
-                kind: TaskKind::Classes(3),
-            },
-            stream: Stream::root(3),
-        };
+        let context = BuildContext::new(
+            Task::new(input.clone(), TaskKind::Classes(3)),
+            Stream::root(3),
+        );
         let mut model = Dfdx::new(settings, &context)?;
         if let Some(queue) = card {
             let (index, memory) = (0, None);
