@@ -1,7 +1,7 @@
 //! The texts of a protocol's operations.
 
-use fl_roles::message::{Erased, ExchangeShape};
-use fl_roles::{ClientId, ClientMessage, Cohort, Problem, Task, TaskKind};
+use fl_roles::message::ExchangeShape;
+use fl_roles::{Cohort, Problem, Task, TaskKind};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
@@ -30,36 +30,6 @@ impl ErrorText {
             Some(Some(context)) => anyhow::Error::new(problem).context(context.to_string()),
             _ if text == inner => anyhow::Error::new(problem),
             _ => anyhow::Error::new(problem).context(text),
-        }
-    }
-}
-
-/// The envelope of a client's message.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct MailText {
-    pub from: ClientId,
-    pub weight: f64,
-    pub class_counts: Option<Vec<u32>>,
-    pub training_loss: Option<f64>,
-}
-
-impl MailText {
-    pub fn of(message: &ClientMessage<Erased>) -> Self {
-        Self {
-            from: message.from,
-            weight: message.weight,
-            class_counts: message.class_counts.clone(),
-            training_loss: message.training_loss,
-        }
-    }
-
-    pub fn with(self, body: Erased) -> ClientMessage<Erased> {
-        ClientMessage {
-            from: self.from,
-            weight: self.weight,
-            class_counts: self.class_counts,
-            training_loss: self.training_loss,
-            body,
         }
     }
 }

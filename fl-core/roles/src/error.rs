@@ -1,9 +1,29 @@
 //! [`Problem`]: the errors that callers distinguish.
 
+use anyhow::anyhow;
 use serde::{Deserialize, Serialize};
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// An error with context; it holds a [`Problem`] if callers must match on it.
 pub type Result<T, E = anyhow::Error> = std::result::Result<T, E>;
+
+/// Returns the text of a panic, if it has one.
+pub fn panic_text(panic: &(dyn Any + Send)) -> Option<String> {
+    let text = panic.downcast_ref::<&str>().map(ToString::to_string);
+    text.or_else(|| panic.downcast_ref().cloned())
+}
+
+/// Runs `work`, and converts a panic to an error.
+///
+/// # Errors
+/// Those of `work`; that it panicked, with its text.
+pub fn caught<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
+        let text = panic_text(&*panic).unwrap_or_default();
+        Err(anyhow!("a part panicked: {text}"))
+    })
+}
 
 /// The errors that hosts, policies and tests distinguish.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Serialize, Deserialize)]

@@ -5,6 +5,7 @@ use crate::sealed::Sealed;
 use crate::{Problem, Result, kernels, order_statistics};
 use anyhow::{Context, ensure};
 use ndarray::ArrayD;
+use serde::{Deserialize, Serialize};
 use std::any::Any;
 use std::fmt::Debug;
 use std::ops::Range;
@@ -13,8 +14,9 @@ use std::sync::Arc;
 /// A client's number.
 pub type ClientId = u32;
 
-/// One message, with data about its sender.
-#[derive(Clone, Debug, PartialEq)]
+/// One message, with data about its sender. Its serialised form is without the message, whose form
+/// on the wire is its own.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ClientMessage<M> {
     /// The sender.
     pub from: ClientId,
@@ -27,6 +29,7 @@ pub struct ClientMessage<M> {
     /// ([`crate::RequiredInputs`]). Finite.
     pub training_loss: Option<f64>,
     /// The message.
+    #[serde(skip)]
     pub body: M,
 }
 

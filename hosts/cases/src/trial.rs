@@ -27,9 +27,7 @@ pub fn guarded<T>(decl: &PartDecl, f: impl FnOnce() -> Result<T>) -> Result<T> {
     let outcome = catch_unwind(AssertUnwindSafe(f));
     set_hook(hook);
     outcome.unwrap_or_else(|panic| {
-        let text = panic.downcast_ref::<&str>().map(|s| (*s).to_string());
-        let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
-        let text = text.unwrap_or_else(|| "without a text".into());
+        let text = fl_core::panic_text(&*panic).unwrap_or_else(|| "without a text".into());
         bail!("{} `{}` panicked: {text}", decl.role, decl.name)
     })
 }

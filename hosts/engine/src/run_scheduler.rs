@@ -177,9 +177,9 @@ impl Pool<'_> {
             let ended = catch_unwind(AssertUnwindSafe(|| self.run(job, threads, fresh)));
             self.tell(job, JobEvent::Left);
             let ended = ended.unwrap_or_else(|panic| {
-                let text = panic.downcast_ref::<String>().map(String::as_str);
-                let text = text.or(panic.downcast_ref::<&str>().copied());
-                anyhow::bail!("it panicked: {}", text.unwrap_or("without a word"))
+                let text = fl_core::panic_text(&*panic);
+                let text = text.unwrap_or_else(|| "without a word".into());
+                anyhow::bail!("it panicked: {text}")
             });
             match ended.transpose() {
                 Some(ended) => self.end(at, ended, began.elapsed()),

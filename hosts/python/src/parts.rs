@@ -144,11 +144,7 @@ fn tried(part: &str, settings: &str) -> Result<(), String> {
             decl.role.with_article(),
             (decl.describe)().signature
         )),
-        Err(panic) => {
-            let text = panic.downcast_ref::<String>().cloned();
-            let text = text.or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string));
-            Err(text.unwrap_or_else(|| "it panicked".into()))
-        }
+        Err(panic) => Err(fl_core::panic_text(&*panic).unwrap_or_else(|| "it panicked".into())),
     }
 }
 

@@ -6,19 +6,18 @@ use crate::node_data::{self, NodeData};
 use crate::node_state::{NodeState, SavedState, StoredClient, Sum};
 use crate::spec::SpecText;
 use crate::wire::{AnswerKind, Packet, ReplyHead, RequestHead, RequestKind, WireError};
-use anyhow::{Context, Error, anyhow, bail, ensure};
+use anyhow::{Context, Error, bail, ensure};
 use fl_core::message::Params;
 use fl_core::privacy::NoiseSource;
 use fl_core::{
     Body, Budget, BudgetScope, BuildContext, ClientId, ClientState, Examples, Payload, Problem,
-    Protocol, Request, Result, Stream, Task, hex,
+    Protocol, Request, Result, Stream, Task, caught, hex,
 };
 use fl_privacy::{AnswerKey, NodeLedger};
 use fl_receipts::SigningKey;
 use fl_sim::{ClientFactory, Unpriced};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 /// The inputs of a node.
@@ -466,14 +465,4 @@ fn countersign(
 
 fn none() -> Arc<[u8]> {
     Arc::new([])
-}
-
-/// Runs `work`, and converts a panic to an error.
-fn caught<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
-    let panicked = |panic: Box<dyn std::any::Any + Send>| -> Error {
-        let text = panic.downcast_ref::<&str>().map(ToString::to_string);
-        let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
-        anyhow!("a part panicked: {}", text.unwrap_or_default())
-    };
-    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| Err(panicked(panic)))
 }

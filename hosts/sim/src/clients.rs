@@ -3,11 +3,10 @@
 
 use crate::client_state_file::{ClientStateFile, Index};
 use crate::memory::{Memory, STATES};
-use anyhow::{Context, anyhow};
-use fl_core::{ClientId, ClientState, Result};
+use anyhow::Context;
+use fl_core::{ClientId, ClientState, Result, caught};
 use lru::LruCache;
 use std::collections::{BTreeMap, BTreeSet};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// All clients.
@@ -191,13 +190,4 @@ fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
 fn saved(client: &ClientState) -> Result<Option<Vec<u8>>> {
     let lasts = !client.is_blank();
     lasts.then(|| client.save()).transpose()
-}
-
-/// Runs `work`, and converts a panic to an error.
-fn caught<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
-    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
-        let text = panic.downcast_ref::<&str>().map(ToString::to_string);
-        let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
-        Err(anyhow!("a part panicked: {}", text.unwrap_or_default()))
-    })
 }

@@ -74,9 +74,7 @@ pub(crate) fn attempt<T>(
     f: impl FnOnce() -> fl_core::Result<T>,
 ) -> Held<fl_core::Result<T>> {
     catch_unwind(AssertUnwindSafe(f)).map_err(|panic| {
-        let text = panic.downcast_ref::<&str>().map(ToString::to_string);
-        let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
-        let text = text.unwrap_or_else(|| "no text".into());
+        let text = fl_core::panic_text(&*panic).unwrap_or_else(|| "no text".into());
         Broken::new(property, format!("{place}: it panicked: {text}"))
     })
 }

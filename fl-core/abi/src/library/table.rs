@@ -6,17 +6,15 @@ use crate::ExportedPackage;
 use crate::ask::BytesText;
 use crate::caller::Callee;
 use crate::raw::*;
-use crate::roles::accountant::LocalAccountant;
 use crate::roles::aggregator::LocalAggregator;
-use crate::roles::generator::LocalGenerator;
-use crate::roles::mechanism::LocalMechanism;
-use crate::roles::selector::LocalSelector;
-use crate::roles::trainer::LocalTrainer;
 use crate::signature::obstacle;
 use anyhow::{Context, anyhow, ensure};
 use fl_roles::message::{MessageDecl, MessageType, message_type, message_types};
 use fl_roles::settings::{Reader, Step, Value};
-use fl_roles::{BoxedPart, BuildContext, Problem, Result, Role, Task, linked_parts};
+use fl_roles::{
+    Accountant, AnyMechanism, AnySelector, BoxedPart, BuildContext, Generator, Problem, Result,
+    Role, Task, Trainer, linked_parts,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::any::Any;
@@ -96,10 +94,7 @@ pub(crate) unsafe fn guarded(
             }
         }
         Err(panic) => {
-            let text = panic
-                .downcast_ref::<&str>()
-                .map(|s| (*s).to_string())
-                .or_else(|| panic.downcast_ref::<String>().cloned());
+            let text = fl_roles::panic_text(&*panic);
             host.fail("", &text.unwrap_or_else(|| "without a text".into()));
             std::mem::forget(panic); // its own `drop` might panic again
             FL_PANIC
@@ -187,11 +182,11 @@ fn part(index: usize) -> Result<&'static fl_roles::PartDecl> {
 fn wrap(role: Role, made: Box<dyn Any + Send>) -> Result<Box<dyn Callee>> {
     Ok(match role {
         Role::Aggregator | Role::Attack => Box::new(LocalAggregator::new(unboxed(made)?)),
-        Role::Privacy => Box::new(LocalMechanism(unboxed(made)?)),
-        Role::Selector => Box::new(LocalSelector(unboxed(made)?)),
-        Role::Accountant => Box::new(LocalAccountant(unboxed(made)?)),
-        Role::Generator => Box::new(LocalGenerator(unboxed(made)?)),
-        Role::Trainer => Box::new(LocalTrainer(unboxed(made)?)),
+        Role::Privacy => Box::new(unboxed::<Box<dyn AnyMechanism>>(made)?),
+        Role::Selector => Box::new(unboxed::<Box<dyn AnySelector>>(made)?),
+        Role::Accountant => Box::new(unboxed::<Box<dyn Accountant>>(made)?),
+        Role::Generator => Box::new(unboxed::<Box<dyn Generator>>(made)?),
+        Role::Trainer => Box::new(unboxed::<Box<dyn Trainer>>(made)?),
         Role::Protocol => Box::new(LocalProtocol::new(unboxed(made)?)),
     })
 }

@@ -82,9 +82,6 @@ impl Accountant for RemoteAccountant {
     }
 }
 
-/// An accountant that is here.
-pub(crate) struct LocalAccountant(pub Box<dyn Accountant>);
-
 /// The text of [`FL_MERGE`].
 #[derive(Deserialize)]
 struct MergeText {
@@ -92,17 +89,17 @@ struct MergeText {
     how: Composition,
 }
 
-impl Callee for LocalAccountant {
+impl Callee for Box<dyn Accountant> {
     fn call(&mut self, operation: u32, input: &Input<'_>, host: &Host<'_>) -> Result<bool> {
         match operation {
-            FL_CHARGE => self.0.charge(&input.json()?)?,
+            FL_CHARGE => self.charge(&input.json()?)?,
             FL_GUARANTEE => {
                 let next: Option<PrivacyEvent> = input.json()?;
-                host.json(&self.0.guarantee(next.as_ref())?)?;
+                host.json(&self.guarantee(next.as_ref())?)?;
             }
             FL_MERGE => {
                 let MergeText { ledgers, how } = input.json()?;
-                self.0.merge(&ledgers, how)?;
+                self.merge(&ledgers, how)?;
             }
             _ => return Ok(false),
         }

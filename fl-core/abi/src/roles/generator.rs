@@ -64,12 +64,9 @@ impl Generator for RemoteGenerator {
     }
 }
 
-/// A generator that is here.
-pub(crate) struct LocalGenerator(pub Box<dyn Generator>);
-
-impl Callee for LocalGenerator {
+impl Callee for Box<dyn Generator> {
     fn call(&mut self, operation: u32, input: &Input<'_>, host: &Host<'_>) -> Result<bool> {
-        serve(&mut *self.0, &NoSets, operation, input, host)
+        serve(&mut **self, &NoSets, operation, input, host)
     }
 }
 

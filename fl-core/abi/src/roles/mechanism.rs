@@ -122,12 +122,9 @@ impl AnyMechanism for RemoteMechanism {
     }
 }
 
-/// A mechanism that is here.
-pub(crate) struct LocalMechanism(pub Box<dyn AnyMechanism>);
-
-impl Callee for LocalMechanism {
+impl Callee for Box<dyn AnyMechanism> {
     fn call(&mut self, operation: u32, input: &Input<'_>, host: &Host<'_>) -> Result<bool> {
-        serve(&mut *self.0, operation, input, host)
+        serve(&mut **self, operation, input, host)
     }
 }
 

@@ -234,12 +234,9 @@ impl AnySelector for RemoteSelector {
     }
 }
 
-/// A selector that is here.
-pub(crate) struct LocalSelector(pub Box<dyn AnySelector>);
-
-impl Callee for LocalSelector {
+impl Callee for Box<dyn AnySelector> {
     fn call(&mut self, operation: u32, input: &Input<'_>, host: &Host<'_>) -> Result<bool> {
-        serve(&mut *self.0, &NoSets, operation, input, host)
+        serve(&mut **self, &NoSets, operation, input, host)
     }
 }
 

@@ -4,7 +4,7 @@ use super::request::{
     HeldPart, Lent, RemoteSlots, Request, RoundFacts, busy, held_model, message_in, say, stating,
 };
 use super::selector::{give_positions, pool_of, with_pool};
-use crate::ask::{ErrorText, LeadText, MailText};
+use crate::ask::{ErrorText, LeadText};
 use crate::caller::{Calls, Means};
 use crate::data_sets::HandedOut;
 use crate::host::{Answer, Answers};
@@ -70,7 +70,7 @@ impl Answers for FormBack<'_> {
         let mail = input.mail(self.of)?;
         let formed = (self.form.borrow_mut())(mail)?;
         reply.tensors(&content(&*formed.body))?;
-        reply.json(&MailText::of(&formed))?;
+        reply.json(&formed)?;
         Ok(true)
     }
 }
@@ -219,12 +219,11 @@ impl Exchanges for RemoteServer {
         let sent: Vec<_> = messages.iter().map(|m| content(*m)).collect();
         let text = stating().round(round).label(label).to(to).which(which);
         let answer = self.slots.request(FL_COLLECT, text, &sent)?;
-        let mail: Vec<MailText> = self.slots.link.json(&answer)?;
+        let mail: Vec<ClientMessage<()>> = self.slots.link.json(&answer)?;
         let bodies = apart(answer.tensors, mail.len())?;
         for (mail, body) in mail.into_iter().zip(bodies) {
-            let body = of.from_tensors(body);
-            let body = body.with_context(|| format!("client {}", mail.from))?;
-            each(mail.with(body))?;
+            let client = format!("client {}", mail.from);
+            each(mail.try_map(|()| of.from_tensors(body).context(client))?)?;
         }
         Ok(())
     }
@@ -484,7 +483,7 @@ impl Answers for LocalServer<'_, '_> {
                 server.collect(&round, label, to, &|id| each[&id], &mut |one| {
                     let body = content(&*one.body);
                     reply.tensors(&numbered(mail.len(), body))?;
-                    mail.push(MailText::of(&one));
+                    mail.push(one.try_map(|_| Ok(()))?);
                     Ok(())
                 })?;
                 reply.json(&mail)?;
@@ -603,6 +602,6 @@ fn form(
         let tensors = content(&*mail.body);
         reply.ask_back(FL_FORM, "", OutgoingMessage::of(&mail, &tensors))?
     };
-    let envelope: MailText = read(&answer)?;
-    Ok(envelope.with(into.from_tensors(TensorMap::new(answer.tensors))?))
+    let envelope: ClientMessage<()> = read(&answer)?;
+    envelope.try_map(|()| into.from_tensors(TensorMap::new(answer.tensors)))
 }

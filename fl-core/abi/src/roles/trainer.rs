@@ -399,12 +399,9 @@ impl Differentiable for RemoteTrainer {
     }
 }
 
-/// A trainer that is here.
-pub(crate) struct LocalTrainer(pub Box<dyn Trainer>);
-
-impl Callee for LocalTrainer {
+impl Callee for Box<dyn Trainer> {
     fn call(&mut self, operation: u32, input: &Input<'_>, host: &Host<'_>) -> Result<bool> {
-        serve(&mut *self.0, &NoSets, operation, input, host)
+        serve(&mut **self, &NoSets, operation, input, host)
     }
 }
 
