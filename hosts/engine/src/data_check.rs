@@ -240,64 +240,49 @@ impl Meaning {
             };
             return Some([told(then, now), told(now, then), advice.into()]);
         }
-        if self.task != kept.task {
-            let told = |of: &Task| format!("inputs of shape {:?} and {}", of.input, of.kind);
-            let advice = "give this run the inputs and classes of the model";
-            return Some([told(&kept.task), told(&self.task), advice.into()]);
-        }
-        if self.texts != kept.texts {
-            let told = |of: &Option<serde_json::Value>| match of {
-                Some(how) => format!("texts as numbers by {how}"),
-                None => "inputs that are no texts".into(),
-            };
-            let advice = "give this run the `format` of the model";
-            return Some([told(&kept.texts), told(&self.texts), advice.into()]);
-        }
-        if !same_scale(&self.scale, &kept.scale) {
-            let told = |of: &Option<(Vec<f32>, Vec<f32>)>| match of {
-                Some((mean, std)) => {
-                    format!("inputs normalised by {{ mean: {mean:?}, std: {std:?} }}")
-                }
-                None => "inputs that are not normalised".into(),
-            };
-            let advice = "write the `data.normalise` of the model into this spec";
-            return Some([told(&kept.scale), told(&self.scale), advice.into()]);
-        }
-        if self.features != kept.features {
-            let told = |of: &Option<serde_json::Value>| match of {
-                Some(how) => format!("features of inputs by {how}"),
-                None => "inputs that are put through no `features`".into(),
-            };
-            let advice = "write the `data.features` of the model into this spec";
-            return Some([told(&kept.features), told(&self.features), advice.into()]);
-        }
-        if self.components != kept.components {
-            let told = |of: &Option<String>| match of {
-                Some(hash) => {
-                    let first = hash.get(..12).unwrap_or(hash);
-                    format!("features with the SHA-256 {first}..")
-                }
-                None => "features that are not known".into(),
-            };
-            let advice =
-                "give this run the public samples, or the kept model, that decided the features";
-            return Some([
-                told(&kept.components),
-                told(&self.components),
-                advice.into(),
-            ]);
-        }
-        if self.label != kept.label {
-            let told = |of: &[LabelScale]| {
-                let each = of.iter().map(|LabelScale { centre, spread }| {
-                    format!("{{ centre: {centre}, spread: {spread} }}")
-                });
-                format!("numbers scaled by {}", each.collect::<Vec<_>>().join(", "))
-            };
-            let advice = "state the scale of the model in `label`";
-            return Some([told(&kept.label), told(&self.label), advice.into()]);
-        }
-        None
+        let task = |of: &Task| format!("inputs of shape {:?} and {}", of.input, of.kind);
+        let texts = said("inputs that are no texts", |how| {
+            format!("texts as numbers by {how}")
+        });
+        let scale = said("inputs that are not normalised", |(mean, std)| {
+            format!("inputs normalised by {{ mean: {mean:?}, std: {std:?} }}")
+        });
+        let features = said("inputs that are put through no `features`", |how| {
+            format!("features of inputs by {how}")
+        });
+        let components = said("features that are not known", |hash: &String| {
+            format!(
+                "features with the SHA-256 {}..",
+                hash.get(..12).unwrap_or(hash)
+            )
+        });
+        let label = |of: &Vec<LabelScale>| {
+            let each = of.iter().map(|LabelScale { centre, spread }| {
+                format!("{{ centre: {centre}, spread: {spread} }}")
+            });
+            format!("numbers scaled by {}", each.collect::<Vec<_>>().join(", "))
+        };
+        let inputs = "give this run the inputs and classes of the model";
+        let texts_too = "give this run the `format` of the model";
+        let normalise = "write the `data.normalise` of the model into this spec";
+        let scale = apart(&kept.scale, &self.scale, scale, normalise);
+        let put = "write the `data.features` of the model into this spec";
+        let decided =
+            "give this run the public samples, or the kept model, that decided the features";
+        let all = [
+            apart(&kept.task, &self.task, task, inputs),
+            apart(&kept.texts, &self.texts, texts, texts_too),
+            scale.filter(|_| !same_scale(&self.scale, &kept.scale)),
+            apart(&kept.features, &self.features, features, put),
+            apart(&kept.components, &self.components, components, decided),
+            apart(
+                &kept.label,
+                &self.label,
+                label,
+                "state the scale of the model in `label`",
+            ),
+        ];
+        all.into_iter().flatten().next()
     }
 
     /// Returns why nothing compares the classes of both, if nothing does.
@@ -311,6 +296,22 @@ impl Meaning {
             )
         })
     }
+}
+
+/// Returns what is told of a property of a kept model and of this run, and what to do, if it
+/// differs.
+fn apart<T: PartialEq>(
+    kept: &T,
+    own: &T,
+    told: impl Fn(&T) -> String,
+    advice: &str,
+) -> Option<[String; 3]> {
+    (kept != own).then(|| [told(kept), told(own), advice.into()])
+}
+
+/// What is told of a property that a run may lack.
+fn said<T>(none: &str, some: impl Fn(&T) -> String) -> impl Fn(&Option<T>) -> String {
+    move |of| of.as_ref().map_or(none.into(), &some)
 }
 
 fn sorted(names: &[String]) -> Vec<&String> {
