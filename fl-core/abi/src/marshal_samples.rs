@@ -1,6 +1,6 @@
 //! How samples and pools to choose from cross.
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, bail};
 use fl_roles::message::{Message, NamedTensors, SoftLabels, TensorMap, View};
 use fl_roles::{
     AnyPool, Candidate, ClientStat, Examples, Images, Inputs, Labels, Masks, Pool, Problem, Result,
@@ -180,15 +180,17 @@ pub(super) fn receive<R>(
 fn clients(mut parcel: TensorMap) -> Result<Vec<Candidate>> {
     let clients = parcel.list("clients")?;
     let (sizes, losses) = (parcel.f64("sizes")?, parcel.f64("losses")?);
-    ensure!(
+    Problem::shape_unless(
         clients.len() == sizes.len() && clients.len() == losses.len(),
-        Problem::Shape(format!(
-            "{} clients, {} sizes and {} losses",
-            clients.len(),
-            sizes.len(),
-            losses.len()
-        ))
-    );
+        || {
+            format!(
+                "{} clients, {} sizes and {} losses",
+                clients.len(),
+                sizes.len(),
+                losses.len()
+            )
+        },
+    )?;
     let known = |x: &f64| (!x.is_nan()).then_some(*x);
     let told = sizes.iter().zip(&losses);
     let all = clients.into_iter().zip(told);

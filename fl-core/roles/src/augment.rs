@@ -1,7 +1,6 @@
 //! [`Augment`]: random changes to training images: pad and crop, flip, cut out.
 
 use crate::{Draws, Inputs, Problem, Result, choices};
-use anyhow::ensure;
 
 choices! {
     /// A random change to a training image. FedKD: `[{crop: 4}, flip, {cutout: 16}]`.
@@ -36,10 +35,7 @@ impl Augmenter {
                 "augment: needs images [channels, height, width], got inputs of shape {shape:?}"
             )
         };
-        ensure!(
-            changes.is_empty() || image.is_some(),
-            Problem::Shape(text())
-        );
+        Problem::shape_unless(changes.is_empty() || image.is_some(), text)?;
         Ok(Self {
             changes,
             shape: image.unwrap_or_default(),

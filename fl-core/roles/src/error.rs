@@ -93,6 +93,20 @@ pub enum Problem {
     Diverged(String),
 }
 
+impl Problem {
+    /// Checks that shapes, names or lengths fit together.
+    ///
+    /// # Errors
+    /// [`Problem::Shape`] with this text, if they do not.
+    pub fn shape_unless(fit: bool, text: impl FnOnce() -> String) -> Result<()> {
+        if fit {
+            Ok(())
+        } else {
+            Err(Self::Shape(text()).into())
+        }
+    }
+}
+
 /// Names the first of these, at most `most`, and counts the others: `a, b and 3 more`.
 pub fn first_names(all: &[String], most: usize) -> String {
     let first = all[..all.len().min(most)].join(", ");

@@ -103,9 +103,8 @@ fn same_classes<M: AnyMessage>(mail: &[ClientMessage<M>]) -> Result<()> {
         };
         let fits = scores.is_none_or(|scores| n > 0 && scores.is_multiple_of(n));
         let wanted = *first.get_or_insert(n);
-        ensure!(
-            fits && n == wanted,
-            Problem::Shape(format!(
+        Problem::shape_unless(fits && n == wanted, || {
+            format!(
                 "client {}: examples of {n} classes are counted, there are {}",
                 m.from,
                 if fits {
@@ -113,8 +112,8 @@ fn same_classes<M: AnyMessage>(mail: &[ClientMessage<M>]) -> Result<()> {
                 } else {
                     scores.unwrap_or(wanted)
                 }
-            ))
-        );
+            )
+        })?;
     }
     Ok(())
 }
@@ -150,10 +149,9 @@ impl<M: AnyMessage> Inbox<M> {
             check_message(m, &m.body)
                 .and_then(|()| message::alike(&mail[0].body, &m.body))
                 .with_context(|| format!("client {}", m.from))?;
-            ensure!(
-                i == 0 || mail[i - 1].from != m.from,
-                Problem::Shape(format!("client {} answered twice", m.from))
-            );
+            Problem::shape_unless(i == 0 || mail[i - 1].from != m.from, || {
+                format!("client {} answered twice", m.from)
+            })?;
         }
         same_classes(&mail)?;
         ensure!(

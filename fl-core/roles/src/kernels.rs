@@ -143,14 +143,12 @@ impl Fold<Params, Params> for MeanOfParams {
             self.sums = shapes.collect();
         } else {
             let due = self.sums.iter().map(|(name, (dim, _))| (name, dim));
-            ensure!(
+            Problem::shape_unless(
                 shapes
                     .map(|(name, t)| (name, t.raw_dim()))
                     .eq(due.map(|(name, dim)| (name, dim.clone()))),
-                Problem::Shape(
-                    "names or shapes of parameters differ from those of the messages before".into()
-                )
-            );
+                || "names or shapes of parameters differ from those of the messages before".into(),
+            )?;
         }
         let most = if mail.body.0.values().map(ArrayD::len).sum::<usize>() > LARGE {
             WAITING_LARGE

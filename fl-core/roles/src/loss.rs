@@ -5,7 +5,7 @@ mod pixels;
 pub use pixels::{by_class, by_pixel};
 
 use crate::{Loss, Problem, Result, Target, TaskKind};
-use anyhow::{bail, ensure};
+use anyhow::bail;
 use ndarray::{Array2, ArrayView2};
 
 /// The target of one sample's scores.
@@ -178,13 +178,12 @@ pub fn of_batch(
         Target::MultiLabel(t) => t.ncols(),
         Target::Soft(t) | Target::Scores(t) => t.ncols(),
     };
-    ensure!(
-        target.len() == samples && width == outputs,
-        Problem::Shape(format!(
+    Problem::shape_unless(target.len() == samples && width == outputs, || {
+        format!(
             "targets for {} samples x {width} outputs, scores of {samples} x {outputs}",
             target.len()
-        ))
-    );
+        )
+    })?;
     let mut slopes = Array2::<f64>::zeros((samples, outputs));
     let (mut total, mut terms) = (0.0, 0usize);
     for (i, mut slope) in slopes.rows_mut().into_iter().enumerate() {
@@ -194,10 +193,9 @@ pub fn of_batch(
             Target::Pixels(_) => (0.0, 0), // handled above
             Target::Classes(of) => {
                 let class = of[i] as usize;
-                ensure!(
-                    class < outputs,
-                    Problem::Shape(format!("class {class} for a model of {outputs} outputs"))
-                );
+                Problem::shape_unless(class < outputs, || {
+                    format!("class {class} for a model of {outputs} outputs")
+                })?;
                 of_sample(loss, Aim::Class(class), &row, slope)?
             }
             Target::MultiLabel(t) => {

@@ -5,7 +5,7 @@ use crate::{
     Ability, Examples, FitOptions, FitReport, Length, Loss, Parametric, Problem, Result, SlotSpec,
     Stream, Trainer, metrics,
 };
-use anyhow::{Context, ensure};
+use anyhow::Context;
 use serde::{Deserialize, Serialize};
 
 crate::settings! {
@@ -116,8 +116,7 @@ impl Evaluation {
             )
         };
         let sound = square && counted <= rows as u64 && u32::try_from(rows).is_ok();
-        ensure!(sound, Problem::Shape(text()));
-        Ok(())
+        Problem::shape_unless(sound, text)
     }
 }
 

@@ -82,14 +82,16 @@ fn matrices(body: &Params, (down, up): &Pair) -> Result<(Array2<f64>, Array2<f64
     let (a, b) = (&body.0[down], &body.0[up]);
     let rank = a.shape().first().copied().unwrap_or(0);
     let fits = a.ndim() >= 2 && b.ndim() >= 2 && b.shape()[1] == rank;
-    ensure!(
+    Problem::shape_unless(
         fits && b.shape()[2..].iter().all(|n| *n == 1) && rank > 0 && !a.is_empty(),
-        Problem::Shape(format!(
-            "`{down}` is {:?} and `{up}` {:?}: factors of one update must be rank x inputs and outputs x rank; name other words in `down` and `up`",
-            a.shape(),
-            b.shape()
-        ))
-    );
+        || {
+            format!(
+                "`{down}` is {:?} and `{up}` {:?}: factors of one update must be rank x inputs and outputs x rank; name other words in `down` and `up`",
+                a.shape(),
+                b.shape()
+            )
+        },
+    )?;
     let (inputs, outputs) = (a.len() / rank, b.shape()[0]);
     Ok((
         a.to_shape((rank, inputs))?.mapv(f64::from),

@@ -54,7 +54,7 @@ pub(crate) fn train(
             "class means of {found} features, and the server's last layer takes {due}: give all clients networks with as many features"
         )
     };
-    ensure!(found == due, Problem::Shape(text()));
+    Problem::shape_unless(found == due, text)?;
     let all = || means.iter().map(|mail| &mail.body.0);
     let classes: Vec<u32> = all().flat_map(|m| m.rows.iter().copied()).collect();
     let rows: Vec<_> = all().flat_map(|m| m.values.rows()).collect();

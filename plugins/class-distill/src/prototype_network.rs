@@ -65,7 +65,7 @@ impl Network {
                 "mean features of {width} numbers, and prototypes of {due}: give all clients networks with as many features"
             )
         };
-        ensure!(width == due, Problem::Shape(text()));
+        Problem::shape_unless(width == due, text)?;
         for class in classes {
             if self.embedding.0.class(*class).is_none() {
                 let mut draws = stream.child("embedding", u64::from(*class)).draws();

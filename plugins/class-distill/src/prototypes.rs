@@ -169,7 +169,7 @@ impl FeatureLoss for Near<'_> {
                 "parts.model: its last layer takes {found} numbers of an input, and the server's prototypes have {due}: give all clients networks with as many features"
             )
         };
-        ensure!(found == due, Problem::Shape(text()));
+        Problem::shape_unless(found == due, text)?;
         let mut apart = Array2::<f64>::zeros(features.dim());
         for (at, class) in classes.iter().enumerate() {
             if let Some(mean) = self.means.class(*class) {

@@ -3,7 +3,6 @@
 use crate::broken::{Held, attempt, run};
 use crate::compare::digits;
 use crate::trainer::Bench;
-use anyhow::ensure;
 use fl_core::{
     AuxiliaryLoss, AuxiliaryTerm, FeatureLoss, FeatureTerm, FitOptions, Head, Length, Loss,
     Problem, Result, Stream, Target, TaskKind, loss,
@@ -66,7 +65,7 @@ impl FeatureLoss for Distance {
     ) -> Result<FeatureTerm> {
         let n = features.nrows();
         let text = || format!("{n} rows of features, {} targets", target.len());
-        ensure!(n == target.len() && n == rows.len(), Problem::Shape(text()));
+        Problem::shape_unless(n == target.len() && n == rows.len(), text)?;
         self.1.borrow_mut().push((rows.to_vec(), classes(target)));
         let (apart, n) = (&features - self.0, n as f32);
         Ok(FeatureTerm {

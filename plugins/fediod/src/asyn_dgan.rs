@@ -140,7 +140,7 @@ impl AsynDgan {
                 (self.batch, values.ncols()),
             );
             let text = || format!("client {from} sent slopes of {found:?} where {due:?} were due");
-            ensure!(found == due, Problem::Shape(text()));
+            Problem::shape_unless(found == due, text)?;
             let at = sent.keys().take_while(|id| **id < from).count() * self.batch;
             slope
                 .slice_mut(s![at..at + self.batch, ..])
@@ -154,10 +154,9 @@ impl AsynDgan {
     fn judge(&self, client: &mut Client, sent: &ImagesOfMaps) -> Result<InputValues> {
         let judged = DiscriminatorBatch::pairs(client, sent)?;
         let n = judged.rows.len();
-        ensure!(
-            n == sent.values.nrows() && n > 0,
-            Problem::Shape("images of label maps of another client, or none".into())
-        );
+        Problem::shape_unless(n == sent.values.nrows() && n > 0, || {
+            "images of label maps of another client, or none".into()
+        })?;
         let parts = (self.patches.task())(client.task()).kind.outputs();
         let stream = client.stream(&DISCRIMINATOR);
         judged.train(client.model(&DISCRIMINATOR)?, parts, &stream)?;

@@ -94,7 +94,7 @@ impl DiscriminatorBatch {
         };
         let known = |row: &u32| *row == ImagesOfMaps::ANOTHERS || (*row as usize) < all;
         let right = sent.of.len() == n && sent.of.iter().all(known);
-        ensure!(right, Problem::Shape(text()));
+        Problem::shape_unless(right, text)?;
         let own = sent
             .of
             .indexed_iter()
@@ -170,7 +170,7 @@ pub(crate) fn inputs(values: &Array2<f32>, task: &Task) -> Result<Samples> {
             task.input
         )
     };
-    ensure!(values.ncols() == task.width(), Problem::Shape(text()));
+    Problem::shape_unless(values.ncols() == task.width(), text)?;
     Samples::fresh(values.clone(), task.input.clone())
 }
 

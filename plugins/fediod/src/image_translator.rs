@@ -35,7 +35,7 @@ pub(crate) fn ask(server: &mut Server<'_>, round: &Round) -> Result<ServerState>
                 of.len()
             )
         };
-        ensure!(right && !of.is_empty(), Problem::Shape(text()));
+        Problem::shape_unless(right && !of.is_empty(), text)?;
         let maps = Array2::from_shape_vec((of.len() / pixels, pixels), of)?;
         Ok((mail.from, maps))
     });

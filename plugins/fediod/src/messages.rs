@@ -78,13 +78,9 @@ impl Message for Answers {
                 "scores of {n} inputs with {odds} odds and {real} means: all or none must have them"
             )
         };
-        ensure!(right, Problem::Shape(text()));
+        Problem::shape_unless(right, text)?;
         let share = self.real.iter().all(|p| (0.0..=1.0).contains(p));
-        ensure!(
-            share,
-            Problem::Shape("a mean probability that is none".into())
-        );
-        Ok(())
+        Problem::shape_unless(share, || "a mean probability that is none".into())
     }
     fn class_count(&self) -> Option<usize> {
         Some(self.scores.ncols())

@@ -112,7 +112,7 @@ impl Protocol for GenerateAndDistill {
             for mail in told.iter() {
                 let (from, found) = (mail.from, mail.body.counts.len());
                 let text = || format!("client {from} sent {found} counts where {due} were due");
-                ensure!(found == due, Problem::Shape(text()));
+                Problem::shape_unless(found == due, text)?;
                 known.counts.insert(from, mail.body.counts.to_vec());
             }
             if self.evaluate_clients {
@@ -279,7 +279,7 @@ impl GenerateAndDistill {
             let (from, found) = (mail.from, mail.body.scores.dim());
             let text =
                 || format!("client {from} sent scores of {found:?} where {wanted:?} were due");
-            ensure!(found == wanted, Problem::Shape(text()));
+            Problem::shape_unless(found == wanted, text)?;
             by.push(from);
             answers
                 .scores
@@ -353,7 +353,7 @@ impl GenerateAndDistill {
         for mail in answers.iter() {
             let (from, found) = (mail.from, mail.body.values.dim());
             let text = || format!("client {from} sent slopes of {found:?} where {dim:?} were due");
-            ensure!(found == dim, Problem::Shape(text()));
+            Problem::shape_unless(found == dim, text)?;
             sum += &wide(&mail.body.values);
         }
         if loss.by_student.iter().any(|g| *g != 0.0) {
@@ -484,10 +484,10 @@ impl GenerateAndDistill {
         let mut slope = client
             .differentiable(&TEACHER)?
             .vjp(&x, wanted.scores.view())?;
-        ensure!(
+        Problem::shape_unless(
             wanted.odds.len() == if self.discriminates() { x.len() } else { 0 },
-            Problem::Shape("slopes by odds of another batch".into())
-        );
+            || "slopes by odds of another batch".into(),
+        )?;
         let judged = if self.discriminates() {
             Some(self.judged(client, &made, &client.stream("real"))?)
         } else {

@@ -148,10 +148,10 @@ impl EnsembleFold {
 impl Fold<Logits, Logits> for EnsembleFold {
     fn add(&mut self, mail: ClientMessage<Logits>) -> Result<()> {
         let Logits { rows, values, .. } = mail.body;
-        ensure!(
+        Problem::shape_unless(
             self.rows.is_empty() || values.ncols() == self.columns,
-            Problem::Shape("scores of another number of classes than those before".into())
-        );
+            || "scores of another number of classes than those before".into(),
+        )?;
         self.columns = values.ncols();
         let same = !self.rows.is_empty() && rows == self.first();
         self.rows.push((!same).then_some(rows));

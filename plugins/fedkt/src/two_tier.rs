@@ -219,14 +219,13 @@ impl TwoTierVote {
             parties,
             |_| &Nothing,
             |party, models: Models| {
-                ensure!(
-                    models.0.len() == self.partitions,
-                    Problem::Shape(format!(
+                Problem::shape_unless(models.0.len() == self.partitions, || {
+                    format!(
                         "{} students where {} were due",
                         models.0.len(),
                         self.partitions
-                    ))
-                );
+                    )
+                })?;
                 let vote = |model: &Vec<u8>| {
                     let scores = read(party, model)?.predict(&public)?;
                     Ok(metrics::classes(scores.view()))

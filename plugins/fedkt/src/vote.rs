@@ -42,14 +42,13 @@ fn count(
     let mut classes: Option<(ClientId, usize)> = None;
     for mail in inbox.iter() {
         let (first, n) = *classes.get_or_insert((mail.from, mail.body.classes()));
-        ensure!(
-            n == mail.body.classes(),
-            Problem::Shape(format!(
+        Problem::shape_unless(n == mail.body.classes(), || {
+            format!(
                 "client {first} votes for {n} classes, client {} for {}",
                 mail.from,
                 mail.body.classes()
-            ))
-        );
+            )
+        })?;
         alike
             .entry(&mail.body.rows)
             .or_default()

@@ -84,7 +84,7 @@ impl Generator for NoiseNet {
         let last = self.last.as_ref().with_context(other)?;
         let wanted = (made.len(), made.width());
         let text = || format!("a slope of {:?} for inputs of {wanted:?}", slope.dim());
-        ensure!(slope.dim() == wanted, Problem::Shape(text()));
+        Problem::shape_unless(slope.dim() == wanted, text)?;
         self.network.learn(last.noise.view(), &last.stream, |now| {
             ensure!(now == made.values(), other());
             Ok(slope.to_owned())

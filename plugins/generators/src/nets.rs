@@ -43,12 +43,14 @@ fn upsampling(input: &[usize], [wide, narrow]: [usize; 2]) -> Result<Vec<Layer>>
             "net: upsampling makes images [channels, height, width], not {input:?}; use `mlp` or `layers`"
         )));
     };
-    ensure!(
+    Problem::shape_unless(
         height % 4 == 0 && width % 4 == 0 && height * width > 0,
-        Problem::Shape(format!(
-            "net: upsampling makes images whose sides are multiples of 4, not {height}x{width}; use `layers`"
-        ))
-    );
+        || {
+            format!(
+                "net: upsampling makes images whose sides are multiples of 4, not {height}x{width}; use `layers`"
+            )
+        },
+    )?;
     let conv = |out| {
         Layer::Conv(Conv {
             out,

@@ -108,7 +108,7 @@ impl Network {
                 self.to
             )
         };
-        ensure!(slope.dim() == (x.nrows(), self.to), Problem::Shape(text()));
+        Problem::shape_unless(slope.dim() == (x.nrows(), self.to), text)?;
         if x.nrows() == 0 {
             return Ok(Array2::zeros(x.dim()));
         }
@@ -176,7 +176,7 @@ impl Network {
     /// Returns an input as a value; `key` names its gradient.
     fn input(&self, x: ArrayView2<'_, f32>, key: Option<Key>) -> Result<crate::tape::Value> {
         let text = || format!("rows of {} numbers, and it takes {}", x.ncols(), self.from);
-        ensure!(x.ncols() == self.from, Problem::Shape(text()));
+        Problem::shape_unless(x.ncols() == self.from, text)?;
         let numbers = Buffer::collect(x.as_standard_layout().iter().copied());
         batch(numbers, &[self.from], key)
     }

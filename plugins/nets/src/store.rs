@@ -1,7 +1,7 @@
 //! Models and states as safetensors files (<https://huggingface.co/docs/safetensors>).
 
 use crate::optim::State;
-use anyhow::{Context, ensure};
+use anyhow::Context;
 use fl_core::{Problem, Result};
 use safetensors::tensor::{Dtype, SafeTensors, TensorView, serialize};
 use std::collections::{BTreeMap, HashMap};
@@ -45,10 +45,9 @@ pub fn read(bytes: &[u8]) -> Result<(Tensors, Option<u64>)> {
     let file = SafeTensors::deserialize(bytes).context("no safetensors file")?;
     let mut all = Tensors::new();
     for (name, view) in file.tensors() {
-        ensure!(
-            view.dtype() == Dtype::F32,
-            Problem::Shape(format!("`{name}` is {:?}, not F32", view.dtype()))
-        );
+        Problem::shape_unless(view.dtype() == Dtype::F32, || {
+            format!("`{name}` is {:?}, not F32", view.dtype())
+        })?;
         let values = view
             .data()
             .as_chunks::<4>()
@@ -91,10 +90,9 @@ pub fn read_state(bytes: &[u8], weights: usize) -> Result<(Tensors, State)> {
     };
     let (first, second) = (take(FIRST)?, take(SECOND)?);
     let fits = |values: &[f32]| values.is_empty() || values.len() == weights;
-    ensure!(
-        fits(&first) && fits(&second),
-        Problem::Shape("the state of another model".into())
-    );
+    Problem::shape_unless(fits(&first) && fits(&second), || {
+        "the state of another model".into()
+    })?;
     let done = done.context("the number of batches is missing: a model, not a state")?;
     let optimiser = State {
         done,

@@ -9,23 +9,19 @@ use fl_core::{Loss, Problem, Result, Target, TaskKind};
 /// If the kinds do not go together, the number of targets is not `rows`, or a class or a width is
 /// not the task's.
 pub fn check(loss: Loss, task: TaskKind, target: &Target<'_>, rows: usize) -> Result<()> {
-    let shape = |right: bool, text: String| {
-        ensure!(right, Problem::Shape(text));
-        Ok(())
-    };
     let n = target.len();
-    shape(n == rows, format!("{n} targets for {rows} samples"))?;
+    Problem::shape_unless(n == rows, || format!("{n} targets for {rows} samples"))?;
     let outputs = task.outputs();
     match target {
         Target::Classes(of) => {
             let wrong = of.iter().find(|c| **c as usize >= outputs);
             let text = || format!("class {} of {outputs}", wrong.copied().unwrap_or_default());
-            shape(wrong.is_none(), text())?;
+            Problem::shape_unless(wrong.is_none(), text)?;
         }
         Target::MultiLabel(of) => {
             width(of.ncols(), outputs)?;
             let known = of.iter().all(|y| (-1..=1).contains(y));
-            shape(known, "findings must be 1, 0 or -1 (unknown)".into())?;
+            Problem::shape_unless(known, || "findings must be 1, 0 or -1 (unknown)".into())?;
         }
         Target::Pixels(of) => {
             let classes = task.classes();
@@ -37,23 +33,20 @@ pub fn check(loss: Loss, task: TaskKind, target: &Target<'_>, rows: usize) -> Re
                     wrong.copied().unwrap_or_default()
                 )
             };
-            shape(wrong.is_none(), text())?;
+            Problem::shape_unless(wrong.is_none(), text)?;
         }
         Target::Soft(of) => {
             width(of.ncols(), outputs)?;
-            shape(
-                of.iter().all(|p| *p >= 0.0),
-                "probabilities must be at least 0".into(),
-            )?;
+            let right = of.iter().all(|p| *p >= 0.0);
+            Problem::shape_unless(right, || "probabilities must be at least 0".into())?;
         }
         Target::Scores(of) => width(of.ncols(), outputs)?,
     }
     if let Loss::Kl { tau } = loss {
         let right = tau > 0.0 && tau.is_finite();
-        shape(
-            right,
-            format!("the temperature of kl must be above 0, got {tau}"),
-        )?;
+        Problem::shape_unless(right, || {
+            format!("the temperature of kl must be above 0, got {tau}")
+        })?;
     }
     let (right, model) = match task {
         TaskKind::Classes(_) => {
@@ -89,8 +82,7 @@ pub fn check(loss: Loss, task: TaskKind, target: &Target<'_>, rows: usize) -> Re
 
 fn width(found: usize, outputs: usize) -> Result<()> {
     let text = format!("targets of width {found} for a model with {outputs} outputs");
-    ensure!(found == outputs, Problem::Shape(text));
-    Ok(())
+    Problem::shape_unless(found == outputs, || text)
 }
 
 #[cfg(test)]

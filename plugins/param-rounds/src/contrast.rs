@@ -37,10 +37,7 @@ impl FeatureLoss for Contrast {
         let (n, z) = (features.nrows(), features.mapv(f64::from));
         let examples = self.near.nrows();
         let text = || format!("rows {rows:?} of {examples} examples");
-        ensure!(
-            rows.iter().all(|row| *row < examples),
-            Problem::Shape(text())
-        );
+        Problem::shape_unless(rows.iter().all(|row| *row < examples), text)?;
         let (share, mut loss, mut slope) = (self.mu / n as f64, 0.0, Array2::zeros(z.dim()));
         for (at, row) in rows.iter().enumerate() {
             let near = cosine(z.row(at), self.near.row(*row));

@@ -256,14 +256,13 @@ impl DensityRatio {
         let w = match &fitted.ratios {
             None => Array2::zeros((pool.len(), 0)),
             Some(ratios) => {
-                ensure!(
-                    pool.width() == ratios.features(),
-                    Problem::Shape(format!(
+                Problem::shape_unless(pool.width() == ratios.features(), || {
+                    format!(
                         "samples of {} values, and `density-ratio` was fitted to samples of {}",
                         pool.width(),
                         ratios.features()
-                    ))
-                );
+                    )
+                })?;
                 ratios.of_blocks(blocks(pool, &all, "those to choose from"))?
             }
         };

@@ -78,12 +78,11 @@ struct Filter {
 impl Filter {
     fn judged(&self, scores: &Samples, classes: usize) -> Result<Vec<f64>> {
         let (name, width) = (self.name, scores.width());
-        ensure!(
-            width == classes,
-            Problem::Shape(format!(
+        Problem::shape_unless(width == classes, || {
+            format!(
                 "{width} values a sample for {classes} classes: `{name}` looks at scores; set `protocol.filter-on: scores`"
-            ))
-        );
+            )
+        })?;
         let all: Vec<usize> = (0..scores.len()).collect();
         let mut judged = Vec::with_capacity(scores.len());
         for block in blocks(scores, &all, "the scores") {

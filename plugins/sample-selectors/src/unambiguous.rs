@@ -35,12 +35,9 @@ impl Unambiguous {
 /// Returns the ambiguity of each row.
 fn ambiguities(pool: &SoftLabels) -> Result<Vec<f64>> {
     let (rows, classes) = pool.values.dim();
-    ensure!(
-        rows == 0 || classes > 0,
-        Problem::Shape(
-            "`unambiguous` got soft labels of no class; a row needs at least one".into()
-        )
-    );
+    Problem::shape_unless(rows == 0 || classes > 0, || {
+        "`unambiguous` got soft labels of no class; a row needs at least one".into()
+    })?;
     if let Some(((row, class), v)) = pool.values.indexed_iter().find(|(_, v)| !v.is_finite()) {
         let at = row * classes + class;
         return Err(Problem::NotFinite {

@@ -95,13 +95,9 @@ impl Dfdx {
 
     fn checked(&self, x: &Samples) -> Result<()> {
         let (wanted, found) = (&self.task.input, x.shape());
-        ensure!(
-            *wanted == found,
-            Problem::Shape(format!(
-                "samples of shape {found:?} for a model of inputs {wanted:?}"
-            ))
-        );
-        Ok(())
+        Problem::shape_unless(*wanted == found, || {
+            format!("samples of shape {found:?} for a model of inputs {wanted:?}")
+        })
     }
 
     /// Returns the trainable entries of `params`, laid out as the weights.
@@ -286,14 +282,12 @@ impl Plan<'_, '_> {
             let stream = stream.child("beside", 0);
             let added = auxiliary.of_batch(&head, target, scores, &stream)?;
             let dims = |by: &Head| (by.weight.dim(), by.bias.dim());
-            ensure!(
-                added.by_scores.dim() == scores.dim() && dims(&added.by_head) == dims(&head),
-                Problem::Shape(
-                    "an auxiliary loss gave slopes of other shapes than the scores and the last layer have"
-                        .into()
-                )
-            );
-            Ok(added)
+            let fits = added.by_scores.dim() == scores.dim() && dims(&added.by_head) == dims(&head);
+            Problem::shape_unless(fits, || {
+                "an auxiliary loss gave slopes of other shapes than the scores and the last layer have"
+                    .into()
+            })?;
+            anyhow::Ok(added)
         });
         let added = added.transpose()?;
         if let Some(added) = &added {
@@ -330,7 +324,7 @@ fn copy(entry: &Entry, tensor: &ArrayD<f32>, to: &mut [f32]) -> Result<()> {
             entry.shape
         )
     };
-    ensure!(tensor.shape() == entry.shape, Problem::Shape(text()));
+    Problem::shape_unless(tensor.shape() == entry.shape, text)?;
     match tensor.as_slice() {
         Some(values) => to.copy_from_slice(values),
         None => to.iter_mut().zip(tensor).for_each(|(t, v)| *t = *v),

@@ -46,15 +46,13 @@ impl LinearModel {
     // ANCHOR_END: new
 
     fn check(&self, x: &Samples) -> Result<()> {
-        ensure!(
-            x.width() == self.task.width(),
-            Problem::Shape(format!(
+        Problem::shape_unless(x.width() == self.task.width(), || {
+            format!(
                 "samples of {} values for a model of {}",
                 x.width(),
                 self.task.width()
-            ))
-        );
-        Ok(())
+            )
+        })
     }
 
     /// Returns the mean loss over these samples, and its slopes by weight and bias.
@@ -129,10 +127,9 @@ impl Trainer for LinearModel {
         stream: &Stream,
     ) -> Result<FitReport> {
         self.check(x)?;
-        ensure!(
-            x.len() == target.len(),
-            Problem::Shape(format!("{} targets for {} samples", target.len(), x.len()))
-        );
+        Problem::shape_unless(x.len() == target.len(), || {
+            format!("{} targets for {} samples", target.len(), x.len())
+        })?;
         ensure!(
             pass.auxiliary.is_none() && pass.feature_loss.is_none(),
             Problem::Lacks("a linear model takes no added loss; use a neural trainer".into())
@@ -232,15 +229,14 @@ impl Parametric for LinearModel {
 impl Differentiable for LinearModel {
     fn vjp(&mut self, x: &Samples, slope: ArrayView2<'_, f32>) -> Result<Array2<f32>> {
         self.check(x)?;
-        ensure!(
-            slope.dim() == (x.len(), self.bias.len()),
-            Problem::Shape(format!(
+        Problem::shape_unless(slope.dim() == (x.len(), self.bias.len()), || {
+            format!(
                 "a slope of {:?} for {} samples x {} outputs",
                 slope.dim(),
                 x.len(),
                 self.bias.len()
-            ))
-        );
+            )
+        })?;
         Ok(product(slope, self.weight.t()))
     }
 }

@@ -165,13 +165,15 @@ impl Model {
             "the model of trees is followed by {} bytes",
             rest.len()
         );
-        ensure!(
+        Problem::shape_unless(
             (model.sum, model.width, model.classes) == (like.sum, like.width, like.classes),
-            Problem::Shape(format!(
-                "a model of {} features and {} classes by {:?} where one of {} and {} by {:?} is needed",
-                model.width, model.classes, model.sum, like.width, like.classes, like.sum
-            ))
-        );
+            || {
+                format!(
+                    "a model of {} features and {} classes by {:?} where one of {} and {} by {:?} is needed",
+                    model.width, model.classes, model.sum, like.width, like.classes, like.sum
+                )
+            },
+        )?;
         model.check().context("the model of trees is damaged")?;
         Ok(model)
     }

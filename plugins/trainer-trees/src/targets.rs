@@ -52,13 +52,12 @@ impl Goal {
                 of.iter().enumerate().map(entry).collect()
             }
             Target::Soft(of) => {
-                ensure!(
-                    of.ncols() == classes,
-                    Problem::Shape(format!(
+                Problem::shape_unless(of.ncols() == classes, || {
+                    format!(
                         "soft labels of {} classes for a model of {classes}",
                         of.ncols()
-                    ))
-                );
+                    )
+                })?;
                 let mut entries = Vec::new();
                 for ((row, class), weight) in of.indexed_iter() {
                     ensure!(

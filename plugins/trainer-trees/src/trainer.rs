@@ -140,8 +140,7 @@ impl Trees {
     fn check(&self, x: &Samples) -> Result<()> {
         let (found, wanted) = (x.width(), self.task.width());
         let text = || format!("samples of {found} values for trees on {wanted}");
-        ensure!(found == wanted, Problem::Shape(text()));
-        Ok(())
+        Problem::shape_unless(found == wanted, text)
     }
 }
 
@@ -171,10 +170,9 @@ impl Trainer for Trees {
         stream: &Stream,
     ) -> Result<FitReport> {
         self.check(x)?;
-        ensure!(
-            x.len() == target.len(),
-            Problem::Shape(format!("{} targets for {} samples", target.len(), x.len()))
-        );
+        Problem::shape_unless(x.len() == target.len(), || {
+            format!("{} targets for {} samples", target.len(), x.len())
+        })?;
         for (asked, what) in [
             (
                 pass.proximal.is_some(),

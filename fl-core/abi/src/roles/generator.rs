@@ -6,7 +6,6 @@ use crate::library::{Host, Input};
 use crate::marshal_data::{samples_of, with_more, with_samples};
 use crate::marshal_samples::{samples, with_values};
 use crate::raw::*;
-use anyhow::ensure;
 use fl_roles::message::{TensorMap, View};
 use fl_roles::{Generator, Problem, Result, Samples, Stream};
 use ndarray::ArrayView2;
@@ -33,14 +32,13 @@ impl Generator for RemoteGenerator {
         let made = samples(&mut TensorMap::new(answer.tensors));
         let made = self.remote.named(made)?;
         if let Some(input) = &self.input {
-            ensure!(
-                made.len() == n && made.shape() == *input,
-                Problem::Shape(self.remote.says(&format!(
+            Problem::shape_unless(made.len() == n && made.shape() == *input, || {
+                self.remote.says(&format!(
                     "{} samples of shape {:?} where {n} of {input:?} were due",
                     made.len(),
                     made.shape()
-                )))
-            );
+                ))
+            })?;
         }
         Ok(made)
     }

@@ -146,13 +146,12 @@ impl RemoteTrainer {
     ) -> Result<Array2<f32>> {
         let table = self.remote.named(TensorMap::new(tensors).table(name))?;
         let due = (rows, columns.unwrap_or(table.ncols()));
-        ensure!(
-            table.dim() == due,
-            Problem::Shape(self.remote.says(&format!(
+        Problem::shape_unless(table.dim() == due, || {
+            self.remote.says(&format!(
                 "`{name}` is {:?} where {due:?} was due",
                 table.dim()
-            )))
-        );
+            ))
+        })?;
         Ok(table)
     }
 
@@ -273,12 +272,11 @@ impl Trainer for RemoteTrainer {
             let head = self.remote.named(head.transpose())?;
             if let (Some(head), Some(due)) = (&head, self.outputs) {
                 let outputs = head.outputs();
-                ensure!(
-                    outputs == due,
-                    Problem::Shape(self.remote.says(&format!(
+                Problem::shape_unless(outputs == due, || {
+                    self.remote.says(&format!(
                         "its last layer has {outputs} outputs where {due} were due"
-                    )))
-                );
+                    ))
+                })?;
             }
             Ok(head)
         };
@@ -529,7 +527,7 @@ fn head_of(parcel: &mut TensorMap) -> Result<Head> {
     };
     let (outputs, biases) = (head.outputs(), head.bias.len());
     let text = || format!("{biases} biases for {outputs} outputs");
-    ensure!(outputs == biases, Problem::Shape(text()));
+    Problem::shape_unless(outputs == biases, text)?;
     Ok(head)
 }
 
@@ -586,7 +584,7 @@ impl AuxiliaryLoss for RemoteLoss<'_> {
                 && term.by_head.weight.dim() == head.weight.dim()
                 && term.by_head.bias.dim() == head.bias.dim();
             let text = "an auxiliary loss gave slopes of other shapes";
-            ensure!(same, Problem::Shape(text.into()));
+            Problem::shape_unless(same, || text.into())?;
             Ok(term)
         })
     }

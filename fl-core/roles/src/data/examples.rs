@@ -2,7 +2,6 @@
 
 use super::{Images, Inputs, Labels, Masks, Numbers, OwnedTarget, Task};
 use crate::{Problem, Result};
-use anyhow::ensure;
 use ndarray::{Array2, Axis};
 use std::sync::Arc;
 
@@ -45,13 +44,12 @@ impl Samples {
     /// If the width of `values` is not the product of `shape`.
     pub fn fresh(values: Array2<f32>, shape: Vec<usize>) -> Result<Self> {
         let width: usize = shape.iter().product();
-        ensure!(
-            values.ncols() == width,
-            Problem::Shape(format!(
+        Problem::shape_unless(values.ncols() == width, || {
+            format!(
                 "{} values a row for inputs of shape {shape:?}",
                 values.ncols()
-            ))
-        );
+            )
+        })?;
         let data = values.as_standard_layout().iter().copied().collect();
         Ok(Self::all(Arc::new(Inputs::Dense { shape, data })))
     }
@@ -141,10 +139,9 @@ impl Examples {
     /// # Errors
     /// If there is not one label per row.
     pub fn all(inputs: Arc<Inputs>, labels: Arc<Labels>) -> Result<Self> {
-        ensure!(
-            inputs.len() == labels.len(),
-            Problem::Shape(format!("{} labels for {} rows", labels.len(), inputs.len()))
-        );
+        Problem::shape_unless(inputs.len() == labels.len(), || {
+            format!("{} labels for {} rows", labels.len(), inputs.len())
+        })?;
         Ok(Self {
             samples: Samples::all(inputs),
             labels,
@@ -155,10 +152,9 @@ impl Examples {
     #[doc(hidden)]
     pub fn of(samples: Samples, labels: Arc<Labels>) -> Result<Self> {
         let rows = samples.inputs().len();
-        ensure!(
-            rows == labels.len(),
-            Problem::Shape(format!("{} labels for {rows} rows", labels.len()))
-        );
+        Problem::shape_unless(rows == labels.len(), || {
+            format!("{} labels for {rows} rows", labels.len())
+        })?;
         Ok(Self { samples, labels })
     }
 
@@ -187,7 +183,10 @@ impl Examples {
     pub fn join(&self, other: &Self) -> Result<Self> {
         let same = Arc::ptr_eq(&self.samples.inputs, &other.samples.inputs)
             && Arc::ptr_eq(&self.labels, &other.labels);
-        ensure!(same, Problem::Shape("only examples of one set can be joined; take the public data from the clients' own set".into()));
+        Problem::shape_unless(same, || {
+            "only examples of one set can be joined; take the public data from the clients' own set"
+                .into()
+        })?;
         let ids = self
             .samples
             .ids

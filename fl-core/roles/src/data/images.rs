@@ -2,7 +2,6 @@
 
 use super::TaskKind;
 use crate::{Problem, Result};
-use anyhow::ensure;
 use ndarray::{Array2, ArrayView2, Axis};
 
 /// Target images: a value is `byte / 255`.
@@ -21,13 +20,12 @@ impl Images {
     pub fn new(shape: [usize; 3], of: Array2<u8>) -> Result<Self> {
         let [channels, height, width] = shape;
         let due = channels * height * width;
-        ensure!(
-            of.ncols() == due && due > 0,
-            Problem::Shape(format!(
+        Problem::shape_unless(of.ncols() == due && due > 0, || {
+            format!(
                 "rows of {} values for images of {channels}x{height}x{width}; {due} were due",
                 of.ncols()
-            ))
-        );
+            )
+        })?;
         Ok(Self { shape, of })
     }
 

@@ -2,7 +2,6 @@
 
 use super::TaskKind;
 use crate::{Problem, Result};
-use anyhow::ensure;
 use ndarray::{Array2, ArrayView2, Axis};
 
 /// The class of every pixel of images, and the object that it belongs to if that is known.
@@ -29,12 +28,9 @@ impl Masks {
         of: Array2<u8>,
         objects: Option<Array2<u16>>,
     ) -> Result<Self> {
-        ensure!(
-            (2..=256).contains(&classes),
-            Problem::Shape(format!(
-                "masks of {classes} classes; there must be 2 to 256"
-            ))
-        );
+        Problem::shape_unless((2..=256).contains(&classes), || {
+            format!("masks of {classes} classes; there must be 2 to 256")
+        })?;
         let due = (of.nrows(), height * width);
         let shapes = [Some(of.dim()), objects.as_ref().map(Array2::dim)];
         if let Some(found) = shapes.into_iter().flatten().find(|found| *found != due) {

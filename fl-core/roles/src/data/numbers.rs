@@ -76,14 +76,13 @@ impl Numbers {
     /// # Errors
     /// As [`Numbers::new`].
     pub fn scaled(of: Array2<f32>, scales: Vec<LabelScale>, loss: Loss) -> Result<Self> {
-        ensure!(
-            of.ncols() == scales.len() && !scales.is_empty(),
-            Problem::Shape(format!(
+        Problem::shape_unless(of.ncols() == scales.len() && !scales.is_empty(), || {
+            format!(
                 "{} numbers a row with {} scales; each number needs one",
                 of.ncols(),
                 scales.len()
-            ))
-        );
+            )
+        })?;
         let usable =
             |s: &LabelScale| s.centre.is_finite() && s.spread.is_finite() && s.spread > 0.0;
         if let Some(scale) = scales.iter().find(|scale| !usable(scale)) {
@@ -93,10 +92,9 @@ impl Numbers {
             );
             return Err(Problem::Shape(text).into());
         }
-        ensure!(
-            of.iter().all(|number| number.is_finite()),
-            Problem::Shape("a label is no finite 32-bit number on its scale".into())
-        );
+        Problem::shape_unless(of.iter().all(|number| number.is_finite()), || {
+            "a label is no finite 32-bit number on its scale".into()
+        })?;
         let numbers = Self { of, scales, loss };
         ensure!(
             numbers.task().has(loss),
@@ -153,11 +151,9 @@ impl Numbers {
     /// # Errors
     /// If their scales or losses differ.
     pub fn fits(&self, more: &Self) -> Result<()> {
-        ensure!(
-            self.scales == more.scales && self.loss == more.loss,
-            Problem::Shape("labels on two scales, or with two losses, do not go together; state one `centre`, `spread` and `loss` for both".into())
-        );
-        Ok(())
+        Problem::shape_unless(self.scales == more.scales && self.loss == more.loss, || {
+            "labels on two scales, or with two losses, do not go together; state one `centre`, `spread` and `loss` for both".into()
+        })
     }
 
     fn clone_scale(&self) -> Self {
@@ -173,14 +169,13 @@ impl Numbers {
     /// # Errors
     /// If there is not one output for each number.
     pub fn errors(&self, outputs: ArrayView2<'_, f32>) -> Result<NumberErrors> {
-        ensure!(
-            outputs.dim() == self.of.dim(),
-            Problem::Shape(format!(
+        Problem::shape_unless(outputs.dim() == self.of.dim(), || {
+            format!(
                 "outputs of {:?} values for numbers of {:?}",
                 outputs.dim(),
                 self.of.dim()
-            ))
-        );
+            )
+        })?;
         let rows = self.of.nrows() as f64;
         let (mut rmse, mut mae, mut r2) = (0.0, 0.0, Some(0.0));
         for (at, scale) in self.scales.iter().enumerate() {

@@ -2,7 +2,7 @@
 
 use crate::message::Ids;
 use crate::{Examples, Problem, Result, Samples};
-use anyhow::{Context, ensure};
+use anyhow::Context;
 use std::sync::Arc;
 
 /// The public data of a run, which the server and all clients have.
@@ -87,10 +87,9 @@ impl Public {
     /// If a position is not below the number of public samples.
     pub fn pick(&self, ids: &Ids) -> Result<Samples> {
         let n = self.samples().len();
-        ensure!(
-            ids.0.iter().all(|id| (*id as usize) < n),
-            Problem::Shape(format!("a public sample beyond {n}"))
-        );
+        Problem::shape_unless(ids.0.iter().all(|id| (*id as usize) < n), || {
+            format!("a public sample beyond {n}")
+        })?;
         Ok(self
             .samples()
             .pick(&ids.0.iter().map(|id| *id as usize).collect::<Vec<_>>()))

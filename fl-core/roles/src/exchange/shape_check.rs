@@ -23,14 +23,13 @@ impl ExpectedShape<'_> {
     /// no source gives a shape and another client's answer has a different one.
     pub fn check(&mut self, sent: &dyn AnyMessage, mail: &ClientMessage<Erased>) -> Result<()> {
         if let Some(counts) = &mail.class_counts {
-            anyhow::ensure!(
-                counts.len() == self.task.classes(),
-                Problem::Shape(format!(
+            Problem::shape_unless(counts.len() == self.task.classes(), || {
+                format!(
                     "examples of {} classes are counted, and the task has {}",
                     counts.len(),
                     self.task
-                ))
-            );
+                )
+            })?;
         }
         if self.fits(sent, &*mail.body)? {
             return Ok(());
@@ -56,12 +55,9 @@ impl ExpectedShape<'_> {
         if let Some(classes) = answer.classes() {
             // if pixels have classes, each class has several scores
             let outputs = self.task.outputs();
-            anyhow::ensure!(
-                classes == outputs,
-                Problem::Shape(format!(
-                    "it is about {classes} classes or labels, and the task has {outputs}"
-                ))
-            );
+            Problem::shape_unless(classes == outputs, || {
+                format!("it is about {classes} classes or labels, and the task has {outputs}")
+            })?;
         }
         if let Some(params) = sent.as_any().downcast_ref::<message::Params>() {
             return within(params, answer);
@@ -95,13 +91,12 @@ fn within(sent: &message::Params, answer: &dyn AnyMessage) -> Result<bool> {
         }
         for (name, tensor) in &sent.0 {
             let found = inside(name).unwrap_or_default();
-            anyhow::ensure!(
-                found == tensor.shape(),
-                Problem::Shape(format!(
+            Problem::shape_unless(found == tensor.shape(), || {
+                format!(
                     "`{field}.{name}` is {found:?} here, {:?} in the message sent",
                     tensor.shape()
-                ))
-            );
+                )
+            })?;
         }
         return Ok(true);
     }

@@ -25,13 +25,15 @@ pub fn of_batch(
         ))
     );
     let classes = outputs.checked_div(pixels).unwrap_or_default();
-    ensure!(
+    Problem::shape_unless(
         scores.nrows() == samples && classes * pixels == outputs && classes > 0,
-        Problem::Shape(format!(
-            "masks of {samples} x {pixels} pixels, scores of {} x {outputs}",
-            scores.nrows()
-        ))
-    );
+        || {
+            format!(
+                "masks of {samples} x {pixels} pixels, scores of {} x {outputs}",
+                scores.nrows()
+            )
+        },
+    )?;
     let (n, mut total) = ((samples * pixels).max(1) as f64, 0.0);
     // probabilities, laid out as the scores
     let mut p = Array2::<f64>::zeros((samples, outputs));
@@ -39,12 +41,9 @@ pub fn of_batch(
     let mut one = vec![0.0; classes];
     for ((i, at), class) in truth.indexed_iter() {
         let class = usize::from(*class);
-        ensure!(
-            class < classes,
-            Problem::Shape(format!(
-                "class {class} is none of the model's {classes} classes, which begin at 0"
-            ))
-        );
+        Problem::shape_unless(class < classes, || {
+            format!("class {class} is none of the model's {classes} classes, which begin at 0")
+        })?;
         for (c, s) in one.iter_mut().enumerate() {
             *s = f64::from(scores[[i, c * pixels + at]]);
         }
@@ -105,14 +104,16 @@ pub fn apart(
     f: impl FnOnce(ArrayView2<'_, f32>, ArrayView2<'_, f32>) -> Result<(f64, Array2<f32>)>,
 ) -> Result<(f64, Array2<f32>)> {
     let (samples, outputs) = scores.dim();
-    ensure!(
+    Problem::shape_unless(
         target.dim() == scores.dim() && outputs.is_multiple_of(classes),
-        Problem::Shape(format!(
-            "targets of {:?}, scores of {:?}, for {classes} classes of pixels",
-            target.dim(),
-            scores.dim()
-        ))
-    );
+        || {
+            format!(
+                "targets of {:?}, scores of {:?}, for {classes} classes of pixels",
+                target.dim(),
+                scores.dim()
+            )
+        },
+    )?;
     let (target, apart) = (by_pixel(classes, target), by_pixel(classes, scores));
     let (value, slopes) = f(target.view(), apart.view())?;
     Ok((value, by_class(samples, slopes.view())))

@@ -2,7 +2,7 @@
 
 use super::{AnyMessage, NamedTensors, View};
 use crate::{Problem, Result};
-use anyhow::{bail, ensure};
+use anyhow::bail;
 use ndarray::ArrayViewD;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -60,10 +60,9 @@ pub fn check_rows(answer: &dyn AnyMessage, asked: &[u32]) -> Result<()> {
     };
     let mut left: BTreeSet<u32> = asked.iter().copied().collect();
     for id in rows {
-        ensure!(
-            left.remove(id),
-            Problem::Shape(format!("it contains sample {id} twice, or unasked"))
-        );
+        Problem::shape_unless(left.remove(id), || {
+            format!("it contains sample {id} twice, or unasked")
+        })?;
     }
     Ok(())
 }
@@ -90,25 +89,20 @@ pub fn alike_to(one: &dyn AnyMessage, other: &dyn AnyMessage, what: &str) -> Res
             .collect::<Vec<_>>()
             .join(", ")
     };
-    ensure!(
+    Problem::shape_unless(
         a.len() == b.len() && a.iter().zip(&b).all(|(x, y)| x.0 == y.0),
-        Problem::Shape(format!(
-            "other tensors: {} here, {} in {what}",
-            names(&b),
-            names(&a)
-        ))
-    );
+        || format!("other tensors: {} here, {} in {what}", names(&b), names(&a)),
+    )?;
     let from = usize::from(keyed);
     let trailing = |view: &View<'_>| Some(view.table()?.get(from..)?.to_vec());
     for ((name, x), (_, y)) in a.iter().zip(&b) {
-        ensure!(
-            trailing(x) == trailing(y),
-            Problem::Shape(format!(
+        Problem::shape_unless(trailing(x) == trailing(y), || {
+            format!(
                 "`{name}` is {:?} here, {:?} in {what}",
                 y.shape(),
                 x.shape()
-            ))
-        );
+            )
+        })?;
     }
     Ok(())
 }
@@ -186,9 +180,5 @@ pub fn bytes(message: &dyn AnyMessage, asked: Option<&[u32]>) -> Bytes {
 
 /// Checks that there is one id for each row.
 pub(super) fn same_rows(ids: usize, rows: usize) -> Result<()> {
-    ensure!(
-        ids == rows,
-        Problem::Shape(format!("{ids} ids for {rows} rows"))
-    );
-    Ok(())
+    Problem::shape_unless(ids == rows, || format!("{ids} ids for {rows} rows"))
 }

@@ -2,7 +2,6 @@
 
 use super::{Column, Dtype, ExchangeShape, Message, SampleShape, checks::same_rows};
 use crate::{Problem, Result};
-use anyhow::ensure;
 use ndarray::{Array2, ArrayView1, ArrayView2};
 use serde::{Deserialize, Serialize};
 
@@ -87,11 +86,9 @@ impl Message for ClassMeans {
     crate::tensor_fields!(rows, values);
     fn check(&self) -> Result<()> {
         same_rows(self.rows.len(), self.values.nrows())?;
-        ensure!(
-            self.rows.is_sorted_by(|a, b| a < b),
-            Problem::Shape("classes must be ascending and different".into())
-        );
-        Ok(())
+        Problem::shape_unless(self.rows.is_sorted_by(|a, b| a < b), || {
+            "classes must be ascending and different".into()
+        })
     }
     fn class_count(&self) -> Option<usize> {
         Some(self.values.ncols())

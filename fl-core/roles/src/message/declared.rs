@@ -271,14 +271,13 @@ impl Declared {
                 view.dtype(),
                 column.dtype
             );
-            ensure!(
-                shape.hold(&view.shape(), &mut named),
-                Problem::Shape(format!(
+            Problem::shape_unless(shape.hold(&view.shape(), &mut named), || {
+                format!(
                     "`{name}` is {:?} where `{}` was due",
                     view.shape(),
                     column.shape
-                ))
-            );
+                )
+            })?;
         }
         let missing = of
             .columns

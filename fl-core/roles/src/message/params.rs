@@ -5,7 +5,7 @@ use super::{
     alike, alike_to,
 };
 use crate::{Problem, Result};
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, bail};
 use ndarray::ArrayD;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -159,14 +159,9 @@ impl Params {
     /// # Errors
     /// If `flat` and `like` differ in length.
     pub fn from_flat(like: &Self, flat: &[f32]) -> Result<Self> {
-        ensure!(
-            flat.len() == like.count(),
-            Problem::Shape(format!(
-                "{} numbers for {} parameters",
-                flat.len(),
-                like.count()
-            ))
-        );
+        Problem::shape_unless(flat.len() == like.count(), || {
+            format!("{} numbers for {} parameters", flat.len(), like.count())
+        })?;
         let mut rest = flat;
         let mut tensors = BTreeMap::new();
         for (name, a) in &like.0 {

@@ -2,7 +2,6 @@
 
 use super::{Column, Dtype, ExchangeShape, Message, NamedTensors, SampleShape, TensorMap, View};
 use crate::{Problem, Result};
-use anyhow::ensure;
 use ndarray::Array1;
 use serde::{Deserialize, Serialize};
 
@@ -33,10 +32,9 @@ impl Message for Scalar {
     }
     fn from_tensors(mut parcel: TensorMap) -> Result<Self> {
         let value: Array1<f32> = parcel.f32("value")?.into_dimensionality()?;
-        ensure!(
-            value.len() == 1,
-            Problem::Shape(format!("{} numbers where one was due", value.len()))
-        );
+        Problem::shape_unless(value.len() == 1, || {
+            format!("{} numbers where one was due", value.len())
+        })?;
         Ok(Self(value))
     }
     fn sample(outline: &mut SampleShape<'_>) -> Option<Self> {

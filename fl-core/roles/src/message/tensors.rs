@@ -1,7 +1,7 @@
 //! Named tensors: borrowed for serialisation, and owned for reading ([`TensorMap`]).
 
 use crate::{Problem, Result};
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, bail};
 use ndarray::{Array2, ArrayD, ArrayViewD};
 use std::borrow::Cow;
 
@@ -82,13 +82,10 @@ impl<'a> Bits<'a> {
         let clean = packed
             .last()
             .is_none_or(|last| spare == 0 || last >> (8 - spare) == 0);
-        ensure!(
+        Problem::shape_unless(
             n.map(|n| n.div_ceil(8)) == Some(packed.len()) && clean,
-            Problem::Shape(format!(
-                "{} bytes for packed bits of shape {shape:?}",
-                packed.len()
-            ))
-        );
+            || format!("{} bytes for packed bits of shape {shape:?}", packed.len()),
+        )?;
         Ok(Self { shape, packed })
     }
 

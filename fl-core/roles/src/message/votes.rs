@@ -6,7 +6,6 @@ use super::{
     checks::same_rows, tensors::list,
 };
 use crate::{Problem, Result};
-use anyhow::ensure;
 use ndarray::Array2;
 use serde::{Deserialize, Serialize};
 
@@ -105,10 +104,9 @@ impl Message for Votes {
         if !parcel.has("packed") {
             let labels = parcel.u32("labels")?.into_dimensionality()?;
             let classes = parcel.list(".classes")?;
-            ensure!(
-                classes.len() == 1,
-                Problem::Shape("votes without the number of their classes".into())
-            );
+            Problem::shape_unless(classes.len() == 1, || {
+                "votes without the number of their classes".into()
+            })?;
             return Ok(Self::new(rows, labels, classes[0] as usize));
         }
         let (packed, shape) = (parcel.bytes("packed")?, parcel.list(".shape")?);
@@ -121,20 +119,16 @@ impl Message for Votes {
     }
     fn check(&self) -> Result<()> {
         same_rows(self.rows.len(), self.labels.nrows())?;
-        ensure!(
-            self.voters() > 0,
-            Problem::Shape("votes without a voter".into())
-        );
+        Problem::shape_unless(self.voters() > 0, || "votes without a voter".into())?;
         // the receiver makes a table of this many numbers to count these votes
         let counts = self.rows.len().checked_mul(self.classes());
-        ensure!(
-            counts.is_some_and(|n| n <= MOST),
-            Problem::Shape(format!(
+        Problem::shape_unless(counts.is_some_and(|n| n <= MOST), || {
+            format!(
                 "votes on {} samples among {} classes; at most {MOST} counts (samples x classes) are allowed",
                 self.rows.len(),
                 self.classes()
-            ))
-        );
+            )
+        })?;
         let bad = self
             .labels
             .indexed_iter()

@@ -3,7 +3,6 @@
 
 use super::Head;
 use crate::{Problem, Result, Stream, Target};
-use anyhow::ensure;
 use ndarray::{Array1, Array2, ArrayView2};
 use std::fmt::Debug;
 
@@ -100,15 +99,12 @@ impl FeatureTerm {
     ) -> Result<Self> {
         let (samples, targets, named) = (features.nrows(), target.len(), rows.len());
         let text = || format!("features of {samples} samples, {targets} targets and {named} rows");
-        ensure!(
-            samples == targets && samples == named,
-            Problem::Shape(text())
-        );
+        Problem::shape_unless(samples == targets && samples == named, text)?;
         let term = loss.of_features(features, target, rows, stream)?;
         let (found, due) = (term.by_features.dim(), features.dim());
         let text =
             || format!("a loss on features gave slopes of shape {found:?}; expected {due:?}");
-        ensure!(found == due, Problem::Shape(text()));
+        Problem::shape_unless(found == due, text)?;
         Ok(term)
     }
 }

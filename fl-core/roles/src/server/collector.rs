@@ -164,7 +164,7 @@ impl Collector {
                 "training loss",
             ),
         ] {
-            ensure!(!missing, Problem::Shape(format!("no {what} came with it")));
+            Problem::shape_unless(!missing, || format!("no {what} came with it"))?;
         }
         let most = self.faults.max_weight;
         let too_much = Problem::Weight {

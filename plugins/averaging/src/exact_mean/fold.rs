@@ -38,13 +38,9 @@ impl ExactMeanOfParams {
             shape.is_some_and(|(other, of)| other == name && of == *dim)
         };
         let same = self.sums.iter().all(due);
-        ensure!(
-            same && shapes.next().is_none(),
-            Problem::Shape(
-                "names or shapes of parameters differ from those of the messages before".into()
-            )
-        );
-        Ok(())
+        Problem::shape_unless(same && shapes.next().is_none(), || {
+            "names or shapes of parameters differ from those of the messages before".into()
+        })
     }
 
     /// Adds the buffered answers to the sums.

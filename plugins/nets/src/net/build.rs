@@ -65,12 +65,11 @@ pub fn net(layers: &[Layer], from: &[usize], end: End<'_>) -> Result<Net> {
     builder.net.shapes.push(shape.clone());
     let found = volume(&shape, 0)?;
     if let ([_, _, _], Some(due)) = (&shape[..], pixels) {
-        ensure!(
-            shape == due,
-            Problem::Shape(format!(
+        Problem::shape_unless(shape == due, || {
+            format!(
                 "layer {last}: the last layer gives {shape:?} where {due:?} is due: a channel for each class or colour, and the size of the masks or images"
-            ))
-        );
+            )
+        })?;
     }
     let wanted = match end {
         End::Scores(_) => format!("the task has {outputs} outputs"),
@@ -106,12 +105,6 @@ fn volume(shape: &[usize], before: usize) -> Result<usize> {
             sizes.join("x")
         ))
     })
-}
-
-/// Refuses a layer unless its input `fits`.
-fn require(fits: bool, text: impl FnOnce() -> String) -> Result<()> {
-    ensure!(fits, Problem::Shape(text()));
-    Ok(())
 }
 
 struct Builder {
@@ -211,7 +204,7 @@ impl Builder {
                 self.refuse_text(shape)?;
                 let width = volume(shape, 0)?;
                 let text = || "layer-norm: a sample of one number has no variance".into();
-                require(width > 1, text)?;
+                Problem::shape_unless(width > 1, text)?;
                 Op::SampleNorm {
                     groups: 1,
                     affine: self.scale_and_shift(name, shape)?,
@@ -222,13 +215,13 @@ impl Builder {
                 let (channels, width) = (shape[0], volume(shape, 0)?);
                 let text =
                     || format!("group-norm: {groups} does not divide the {channels} channels");
-                require(channels.is_multiple_of(*groups), text)?;
+                Problem::shape_unless(channels.is_multiple_of(*groups), text)?;
                 let text = || {
                     format!(
                         "group-norm: each of {groups} groups is one number, which has no variance"
                     )
                 };
-                require(width > *groups, text)?;
+                Problem::shape_unless(width > *groups, text)?;
                 Op::SampleNorm {
                     groups: *groups,
                     affine: self.scale_and_shift(name, &shape[..1])?,
@@ -244,7 +237,7 @@ impl Builder {
             Layer::GlobalPool => {
                 let [_, height, width] = image("global-pool", shape)?;
                 let text = || format!("global-pool: needs square images, got {height}x{width}");
-                require(height == width, text)?;
+                Problem::shape_unless(height == width, text)?;
                 Op::AveragePool(pool("global-pool", shape, height, height)?)
             }
             Layer::Dropout(p) => {
@@ -267,7 +260,7 @@ impl Builder {
             Layer::Unflatten(to) => {
                 let (found, wanted) = (volume(shape, 0)?, volume(to, 0)?);
                 let text = || format!("unflatten: {found} numbers do not fill {to:?}");
-                require(found == wanted, text)?;
+                Problem::shape_unless(found == wanted, text)?;
                 image("unflatten", to)?;
                 shape.clone_from(to);
                 Op::Reshape(to.clone())
@@ -311,7 +304,7 @@ impl Builder {
             Layer::Conv1d(Conv1d { out, kernel }) => {
                 let [words, channels] = text("conv1d", shape)?;
                 let text = || format!("conv1d: a window of {kernel} does not fit {words} words");
-                require(*kernel <= words, text)?;
+                Problem::shape_unless(*kernel <= words, text)?;
                 *shape = vec![words + 1 - kernel, *out];
                 volume(shape, 0)?;
                 let start = Start::FanIn(volume(&[*kernel, channels], 0)?);
@@ -377,7 +370,7 @@ impl Builder {
                         "residual: the body gives {inside:?}, the shortcut {beside:?}; both must be the same"
                     )
                 };
-                require(inside == beside, text)?;
+                Problem::shape_unless(inside == beside, text)?;
                 *shape = inside;
                 Op::Residual { body, shortcut }
             }
@@ -405,7 +398,7 @@ impl Builder {
                 "conv: a kernel of {kernel}x{kernel} does not fit {height}x{width} with padding {pad}"
             )
         };
-        require(kernel <= height.min(width) + 2 * pad, text)?;
+        Problem::shape_unless(kernel <= height.min(width) + 2 * pad, text)?;
         let windows = ConvShape {
             channels,
             height,
@@ -477,7 +470,7 @@ impl Builder {
 
     fn refuse_text(&self, shape: &[usize]) -> Result<()> {
         let text = || format!("needs an image or a row of numbers, got a text {shape:?}");
-        require(!self.text || shape.len() != 2, text)
+        Problem::shape_unless(!self.text || shape.len() != 2, text)
     }
 
     fn scale_and_shift(&mut self, layer: &str, shape: &[usize]) -> Result<[Range<usize>; 2]> {
@@ -526,7 +519,7 @@ fn text(layer: &str, shape: &[usize]) -> Result<[usize; 2]> {
 fn pool(layer: &str, shape: &mut Vec<usize>, kernel: usize, stride: usize) -> Result<PoolShape> {
     let [channels, height, width] = image(layer, shape)?;
     let text = || format!("{layer}: a window of {kernel}x{kernel} does not fit {height}x{width}");
-    require(kernel <= height.min(width), text)?;
+    Problem::shape_unless(kernel <= height.min(width), text)?;
     let size = PoolShape {
         channels,
         height,

@@ -234,7 +234,7 @@ impl Net {
                     entry.name, entry.shape
                 )
             };
-            ensure!(shape == entry.shape, Problem::Shape(text()));
+            Problem::shape_unless(shape == entry.shape, text)?;
             let all = if entry.trainable {
                 &mut weights
             } else {

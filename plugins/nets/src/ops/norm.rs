@@ -5,7 +5,6 @@ use super::relu_back;
 use crate::buffer::Buffer;
 use crate::simd::{at_least, sum2, vectorised};
 use crate::tape::{Record, Value, Weights};
-use anyhow::ensure;
 use fl_core::{Problem, Result};
 use std::ops::Range;
 use std::sync::Arc;
@@ -51,10 +50,7 @@ pub fn batch_norm(
     let run = x.width() / channels;
     let count = x.rows * run;
     let from_batch = matches!(statistics, Statistics::Batch { .. });
-    ensure!(
-        !from_batch || count > 1,
-        Problem::Shape(one_number(&x.shape))
-    );
+    Problem::shape_unless(!from_batch || count > 1, || one_number(&x.shape))?;
     let (means, variances) = match statistics {
         Statistics::Running { mean, variance } => (mean.to_vec(), variance.to_vec()),
         Statistics::Batch { mean, variance } => {

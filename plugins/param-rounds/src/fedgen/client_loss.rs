@@ -52,7 +52,7 @@ where
                     made.dim()
                 )
             };
-            ensure!(made.dim() == due, Problem::Shape(text()));
+            Problem::shape_unless(made.dim() == due, text)?;
             Ok(made.mapv(f64::from))
         };
         let mut added = AuxiliaryTerm::nothing(head, scores);

@@ -4,7 +4,6 @@ use super::driver::{Buffer, Position, Queue, int};
 use super::pointwise::scale_columns;
 use super::sums::{Term, plane_sums};
 use super::tape::{Record, Value, Weights};
-use anyhow::ensure;
 use fl_core::{Problem, Result};
 use std::ops::Range;
 use std::sync::Arc;
@@ -49,10 +48,7 @@ pub fn batch_norm(
     ];
     let sizes = [int(rows)?, int(channels)?, int(run)?].map(Into::into);
     if of_batch {
-        ensure!(
-            count > 1,
-            Problem::Shape(fl_nets::ops::one_number(&x.shape))
-        );
+        Problem::shape_unless(count > 1, || fl_nets::ops::one_number(&x.shape))?;
         let of_plane = (channels, run);
         let sums = plane_sums(queue, &x.data, of_plane, Term::Values)?;
         let arguments = [

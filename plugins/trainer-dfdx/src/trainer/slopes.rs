@@ -1,7 +1,6 @@
 //! A network's parameters, and the slopes of its scores by them and by its inputs.
 
 use super::{Dfdx, rows};
-use anyhow::ensure;
 use fl_core::message::Params;
 use fl_core::{
     Differentiable, Loss, Parametric, PassStep, Problem, Result, Samples, Target, Trainer, loss,
@@ -162,7 +161,7 @@ impl Dfdx {
         self.checked(x)?;
         let wanted = (x.len(), self.task.kind.outputs());
         let text = || format!("a slope of {:?} for scores of {wanted:?}", slope.dim());
-        ensure!(slope.dim() == wanted, Problem::Shape(text()));
+        Problem::shape_unless(slope.dim() == wanted, text)?;
         if let Some(queue) = self.queue()? {
             return self.backwards_on_card(queue, x, slope, of == Of::Weights, take);
         }
