@@ -2,7 +2,7 @@
 
 use crate::log::say;
 use crate::run::number_of_threads;
-use crate::{DataDir, Done, Failure, Overrides, not_stopped, print, width};
+use crate::{DataDir, Done, Failure, Overrides, either, not_stopped, width};
 use anyhow::Context;
 use clap::{Args, ValueEnum};
 use fl_audit::{Audit, AuditOptions, AuditProgress, LEAST_RUNS, Method};
@@ -147,11 +147,7 @@ pub fn audit(args: &AuditArgs, catalogue: &Catalogue) -> Done {
         return not_stopped(&signals);
     };
     let files = audit.write(&options.out)?;
-    if args.json {
-        print(serde_json::to_string(&audit)?)
-    } else {
-        print(text(&audit))
-    }?;
+    either(args.json, serde_json::to_string(&audit)?, text(&audit))?;
     let [json, markdown, page] = files.each_ref().map(|file| file.display());
     say(format_args!("audit: {page}, {markdown}, {json}"));
     if audit.broken() {

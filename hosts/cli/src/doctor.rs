@@ -1,6 +1,6 @@
 //! `fl doctor`: what this machine has for a run.
 
-use crate::{DataDir, Done, Failure, print};
+use crate::{DataDir, Done, Failure, either};
 use clap::Args;
 use serde_json::{Value, json};
 use std::process::Command;
@@ -27,11 +27,7 @@ pub fn doctor(args: &DoctorArgs) -> Done {
         "cuda": cards,
         "python": python(),
     });
-    if args.json {
-        print(&all)?
-    } else {
-        print(text(&all))?
-    }
+    either(args.json, &all, text(&all))?;
     match wrong {
         0 => Ok(()),
         n => Err(Failure::Failed(anyhow::anyhow!(

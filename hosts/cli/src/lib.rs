@@ -436,6 +436,11 @@ fn print(text: impl Display) -> Done {
     print_coloured(&sanitize::plain(&text.to_string()))
 }
 
+/// Prints a result for machines (`--json`) or for people.
+fn either(json: bool, machines: impl Display, people: impl Display) -> Done {
+    if json { print(machines) } else { print(people) }
+}
+
 /// As [`print`], of words of the program's own, which may have colours, and of text that has passed
 /// [`sanitize::plain`].
 fn print_coloured(text: &str) -> Done {

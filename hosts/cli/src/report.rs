@@ -1,6 +1,6 @@
 //! `fl report` and `fl compare`.
 
-use crate::{Done, Failure, print, say};
+use crate::{Done, Failure, either, print, say};
 use anyhow::Context;
 use clap::Args;
 use fl_core::regular_file::open_regular;
@@ -167,11 +167,7 @@ pub fn compare(args: &CompareArgs) -> Done {
         return Err(Failure::usage("two run folders are compared"));
     };
     let comparison = fl_report::compare(first, second);
-    if args.json {
-        print(comparison.json())?
-    } else {
-        print(&comparison)?
-    }
+    either(args.json, comparison.json(), &comparison)?;
     if comparison.alike() {
         Ok(())
     } else {

@@ -1,6 +1,6 @@
 //! `fl check`, `fl list`, `fl inspect`, `fl data list`, `fl data show`.
 
-use crate::{DataDir, Done, Failure, SpecDataArgs, get, inspect_topics, print, say, width};
+use crate::{DataDir, Done, Failure, SpecDataArgs, either, get, inspect_topics, print, say, width};
 use fl_cases::role;
 use fl_data::Overview;
 use fl_data_kit::FileEntry;
@@ -227,10 +227,7 @@ pub fn data(place: &DataDir, json: bool) -> Done {
 pub fn split(args: &SpecDataArgs, catalogue: &Catalogue) -> Done {
     let spec = args.read(catalogue)?;
     let data = Overview::of(&args.data(&spec)?);
-    if args.json {
-        let mut out = data.json();
-        out["name"] = json!(spec.name);
-        return print(out);
-    }
-    print(format!("{}: {data}", spec.name))
+    let mut out = data.json();
+    out["name"] = json!(spec.name);
+    either(args.json, out, format!("{}: {data}", spec.name))
 }

@@ -2,7 +2,7 @@
 
 use crate::run::number_of_threads;
 use crate::sanitize::line;
-use crate::{Done, Failure, print, width};
+use crate::{Done, Failure, either, print, width};
 use clap::Args;
 use fl_engine::NotRun;
 use fl_receipts::{Difference, Verified};
@@ -53,11 +53,8 @@ pub fn verify(args: &VerifyArgs, catalogue: &Catalogue) -> Done {
             Err(error) => error.into(),
         }
     })?;
-    if args.json {
-        print(serde_json::to_string(&found)?)
-    } else {
-        print(text(run, &found, key.is_some()))
-    }
+    let json = serde_json::to_string(&found)?;
+    either(args.json, json, text(run, &found, key.is_some()))
 }
 
 fn text(run: &Path, found: &Verified, pinned: bool) -> String {

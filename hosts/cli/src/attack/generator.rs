@@ -1,7 +1,7 @@
 //! `fl attack made`: how like private examples is what a run's generator makes?
 
 use super::{AttackArgs, attack};
-use crate::{Done, print};
+use crate::{Done, either};
 use fl_attack::{GeneratorOptions, NearestPrivate, attack_generator};
 use fl_registry::Catalogue;
 use fl_report::Run;
@@ -12,13 +12,14 @@ pub fn made(args: &AttackArgs<GeneratorOptions>, catalogue: &Catalogue, line: &[
     let all = attack(&args.common, catalogue, line, |run| {
         attack_generator(options, run)
     })?;
-    if args.common.json {
-        print(serde_json::json!({
-            "run": options.dir, "seed": args.common.seed, "private": all.private, "features": all.features, "found": all.found,
-        }))
-    } else {
-        print(text(&all.found, all.private, &all.features))
-    }
+    let json = serde_json::json!({
+        "run": options.dir, "seed": args.common.seed, "private": all.private, "features": all.features, "found": all.found,
+    });
+    either(
+        args.common.json,
+        json,
+        text(&all.found, all.private, &all.features),
+    )
 }
 
 fn text(found: &[NearestPrivate], private: usize, about: &str) -> String {

@@ -1,7 +1,7 @@
 //! `fl attack gradient`: what a client's update gives away of the examples that it was made of.
 
 use super::{AttackArgs, attack};
-use crate::{Done, print};
+use crate::{Done, either};
 use fl_attack::{GradientOptions, Labels, RecoveredImages, attack_gradient};
 use fl_registry::Catalogue;
 
@@ -14,14 +14,15 @@ pub fn gradient(
     let all = attack(&args.common, catalogue, line, |run| {
         attack_gradient(options, run)
     })?;
-    if args.common.json {
-        print(serde_json::json!({
-            "spec": options.spec, "client": options.client, "update": options.update, "seed": args.common.seed,
-            "examples": all.examples, "labels": options.labels, "labels_right": all.labels_right, "attacks": all.attacks,
-        }))
-    } else {
-        print(text(options, all.examples, all.labels_right, &all.attacks))
-    }
+    let json = serde_json::json!({
+        "spec": options.spec, "client": options.client, "update": options.update, "seed": args.common.seed,
+        "examples": all.examples, "labels": options.labels, "labels_right": all.labels_right, "attacks": all.attacks,
+    });
+    either(
+        args.common.json,
+        json,
+        text(options, all.examples, all.labels_right, &all.attacks),
+    )
 }
 
 fn text(

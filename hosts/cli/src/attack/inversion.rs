@@ -1,7 +1,7 @@
 //! `fl attack inversion`: what the models of a run take each class to look like.
 
 use super::{AttackArgs, attack};
-use crate::{Done, print};
+use crate::{Done, either};
 use clap::Args;
 use fl_attack::{InversionOptions, InversionResult, attack_models};
 use fl_registry::Catalogue;
@@ -26,11 +26,8 @@ pub fn inversion(args: &AttackArgs<ModelsOptions>, catalogue: &Catalogue, line: 
     let found = attack(&args.common, catalogue, line, |run| {
         attack_models(dir, model.as_deref(), how, run)
     })?;
-    if args.common.json {
-        print(serde_json::json!({ "run": dir, "seed": args.common.seed, "attacks": found }))
-    } else {
-        print(text(&found))
-    }
+    let json = serde_json::json!({ "run": dir, "seed": args.common.seed, "attacks": found });
+    either(args.common.json, json, text(&found))
 }
 
 pub fn text(found: &[InversionResult]) -> String {

@@ -1,7 +1,7 @@
 //! `fl attack membership`: who is among those that a run's models learnt from.
 
 use super::{AttackArgs, attack};
-use crate::{Done, print};
+use crate::{Done, either};
 use fl_attack::{AttackResult, MembershipFound, MembershipOptions, attack_membership};
 use fl_core::privacy::{Guarantee, Noise, UpperBound};
 use fl_registry::Catalogue;
@@ -18,16 +18,14 @@ pub fn membership(
         attack_membership(options, run)
     })?;
     let at_most = kept.as_ref().map(|(_, bound)| *bound);
-    if args.common.json {
-        print(serde_json::json!({
-            "run": options.dir, "shadows": options.shadows, "seed": args.common.seed, "bound": at_most, "attacks": attacks,
-        }))
-    } else {
-        print(text(
-            &attacks,
-            kept.as_ref().map(|(kept, bound)| (kept, *bound)),
-        ))
-    }
+    let json = serde_json::json!({
+        "run": options.dir, "shadows": options.shadows, "seed": args.common.seed, "bound": at_most, "attacks": attacks,
+    });
+    either(
+        args.common.json,
+        json,
+        text(&attacks, kept.as_ref().map(|(kept, bound)| (kept, *bound))),
+    )
 }
 
 fn text(found: &[AttackResult], kept: Option<(&Guarantee, f64)>) -> String {

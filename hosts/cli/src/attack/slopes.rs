@@ -1,7 +1,7 @@
 //! `fl attack slopes`: what the slopes with which clients answer give away of their examples.
 
 use super::{AttackArgs, attack};
-use crate::{Done, print};
+use crate::{Done, either};
 use fl_attack::{ClientResult, SlopesOptions, attack_slopes};
 use fl_registry::Catalogue;
 
@@ -10,13 +10,10 @@ pub fn slopes(args: &AttackArgs<SlopesOptions>, catalogue: &Catalogue, line: &[S
     let found = attack(&args.common, catalogue, line, |run| {
         attack_slopes(options, run)
     })?;
-    if args.common.json {
-        print(serde_json::json!({
-            "spec": options.spec, "seed": args.common.seed, "attacks": found,
-        }))
-    } else {
-        print(text(&found))
-    }
+    let json = serde_json::json!({
+        "spec": options.spec, "seed": args.common.seed, "attacks": found,
+    });
+    either(args.common.json, json, text(&found))
 }
 
 fn text(found: &[ClientResult]) -> String {

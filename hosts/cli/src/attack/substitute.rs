@@ -2,7 +2,7 @@
 
 use super::inversion::text;
 use super::{AttackArgs, attack};
-use crate::{Done, print};
+use crate::{Done, either};
 use fl_attack::{InversionResult, ModelResult, SubstituteFound, SubstituteOptions, attack_answers};
 use fl_registry::Catalogue;
 
@@ -15,13 +15,10 @@ pub fn substitute(
     let SubstituteFound { observed, models } = attack(&args.common, catalogue, line, |run| {
         attack_answers(options, run)
     })?;
-    if args.common.json {
-        print(serde_json::json!({
-            "spec": options.spec, "client": options.client, "seed": args.common.seed, "observed": observed, "attacks": models,
-        }))
-    } else {
-        print(table(options, observed, models))
-    }
+    let json = serde_json::json!({
+        "spec": options.spec, "client": options.client, "seed": args.common.seed, "observed": observed, "attacks": models,
+    });
+    either(args.common.json, json, table(options, observed, models))
 }
 
 fn table(options: &SubstituteOptions, kind: &str, found: Vec<ModelResult>) -> String {
