@@ -143,7 +143,8 @@ fn rules() -> Result<BTreeMap<c_long, Vec<SeccompRule>>> {
     let nothing = SeccompCondition::new(2, SeccompCmpArgLen::Qword, Eq, 0)?;
     let copy = SeccompRule::new(vec![is(0, Gt, 2)?, is(1, Eq, COPY)?])?;
     let looks = one_of(1, &LOOKS)?.into_iter().chain([copy]).collect();
-    let mut rules: BTreeMap<_, _> = ALLOWED.iter().map(|call| (*call, Vec::new())).collect();
+    let allowed = ALLOWED.iter().chain(OLDER);
+    let mut rules: BTreeMap<_, _> = allowed.map(|call| (*call, Vec::new())).collect();
     rules.extend([
         // threads, and no processes
         (libc::SYS_clone, vec![threads]),
@@ -286,35 +287,26 @@ const ALLOWED: &[c_long] = &[
     libc::SYS_getuid,
     libc::SYS_sysinfo,
     libc::SYS_uname,
-    // older forms of the above
-    #[cfg(target_arch = "x86_64")]
+];
+
+/// Older forms of the above.
+#[cfg(target_arch = "x86_64")]
+const OLDER: &[c_long] = &[
     libc::SYS_access,
-    #[cfg(target_arch = "x86_64")]
     libc::SYS_alarm,
-    #[cfg(target_arch = "x86_64")]
     libc::SYS_arch_prctl,
-    #[cfg(target_arch = "x86_64")]
     libc::SYS_epoll_wait,
-    #[cfg(target_arch = "x86_64")]
     libc::SYS_getpgrp,
-    #[cfg(target_arch = "x86_64")]
     libc::SYS_getrlimit,
-    #[cfg(target_arch = "x86_64")]
     libc::SYS_lstat,
-    #[cfg(target_arch = "x86_64")]
     libc::SYS_open,
-    #[cfg(target_arch = "x86_64")]
     libc::SYS_pause,
-    #[cfg(target_arch = "x86_64")]
     libc::SYS_pipe,
-    #[cfg(target_arch = "x86_64")]
     libc::SYS_poll,
-    #[cfg(target_arch = "x86_64")]
     libc::SYS_readlink,
-    #[cfg(target_arch = "x86_64")]
     libc::SYS_select,
-    #[cfg(target_arch = "x86_64")]
     libc::SYS_stat,
-    #[cfg(target_arch = "x86_64")]
     libc::SYS_time,
 ];
+#[cfg(not(target_arch = "x86_64"))]
+const OLDER: &[c_long] = &[];
