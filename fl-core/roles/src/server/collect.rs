@@ -3,7 +3,7 @@
 use crate::exchange::shape_check::ExpectedShape;
 use crate::message::{self, Erased, Message, MessageType, Params};
 use crate::server::RunState;
-use crate::server::calls::{Down, Exchanges, Form, ModelReader, Releases, Results, Sink};
+use crate::server::calls::{Down, Exchanges, Form, ModelReader, Releases, Sink};
 use crate::server::collector::Collector;
 use crate::server::receipts::{ServerStep, StepLog, shown};
 use crate::store::Store;
@@ -48,11 +48,12 @@ impl RunState<'_> {
             above |= *times == most.saturating_add(1);
         }
         let told = format!("`{}`, above what is declared", exchange.label);
-        if above && self.told.insert(told, BTreeSet::new()).is_none() {
-            self.warn(&format!(
+        if above {
+            let text = format!(
                 "the protocol declares `{}` {} times and asks a client again: `fl plan` counts fewer bytes, and fewer releases, than happen",
                 exchange.label, exchange.times
-            ));
+            );
+            self.warn_first(told, &text);
         }
     }
 

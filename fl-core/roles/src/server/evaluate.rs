@@ -54,17 +54,13 @@ impl RunState<'_> {
         let Some(scored) = wrong.next() else {
             return;
         };
-        let told = self
-            .told
-            .entry(format!("{slot}: scores that are no numbers"));
-        if told.or_default().insert(0) {
-            let rows = scored.rows;
-            let none = rows - answers(scored);
-            self.warn(&format!(
-                "{}: parts.{slot}: scores hold NaN for {none} of {rows} test rows, which count as wrong: the model has diverged",
-                round.name
-            ));
-        }
+        let rows = scored.rows;
+        let none = rows - answers(scored);
+        let text = format!(
+            "{}: parts.{slot}: scores hold NaN for {none} of {rows} test rows, which count as wrong: the model has diverged",
+            round.name
+        );
+        self.warn_first(format!("{slot}: scores that are no numbers"), &text);
     }
 
     /// Records the plugins' measures of each client's model. The mean leaves out clients without a
@@ -90,13 +86,11 @@ impl RunState<'_> {
         if known == all || self.ledger.accounts() {
             return;
         }
-        let told = self.told.entry(format!("{name}: of some clients"));
-        if told.or_default().insert(0) {
-            self.warn(&format!(
-                "{}: `{name}` is of {known} of {all} clients: it is not defined on the test rows of the others, such as rows of one class",
-                round.name
-            ));
-        }
+        let text = format!(
+            "{}: `{name}` is of {known} of {all} clients: it is not defined on the test rows of the others, such as rows of one class",
+            round.name
+        );
+        self.warn_first(format!("{name}: of some clients"), &text);
     }
 
     /// Records the scores of models on the test rows of each client. If these rows are the clients'
@@ -150,13 +144,11 @@ impl RunState<'_> {
         if self.host.tests_at_clients() {
             let model = self.model(slot)?.parametric().map(|model| model.params());
             let Some(params) = model else {
-                let told = self.told.entry(format!("{slot}: no parameters"));
-                if told.or_default().insert(0) {
-                    self.warn(&format!(
-                        "{}: parts.{slot}: the model has no parameters that the server could send, so clients do not measure it on test rows of their own",
-                        round.name
-                    ));
-                }
+                let text = format!(
+                    "{}: parts.{slot}: the model has no parameters that the server could send, so clients do not measure it on test rows of their own",
+                    round.name
+                );
+                self.warn_first(format!("{slot}: no parameters"), &text);
                 return Ok(());
             };
             let params = Arc::new(params);
@@ -172,6 +164,23 @@ impl RunState<'_> {
         }
         let all: Vec<_> = all.iter().map(|(id, one)| (*id, one)).collect();
         self.measured_each(round, "own", &all)
+    }
+
+    /// Records the scores of the clients' models, which the clients sent.
+    fn measured_at_clients(
+        &mut self,
+        round: &Round,
+        slot: &str,
+        scored: &[(ClientId, Evaluation)],
+    ) -> Result<()> {
+        let name = format!("clients.{}", metrics::score_name(self.store.task().kind));
+        for (_, one) in scored {
+            self.extend_digest(&name, &one.digest);
+        }
+        self.unanswered(round, slot, scored.iter().map(|(_, one)| one));
+        let scored: Vec<_> = scored.iter().map(|(id, one)| (*id, one)).collect();
+        self.measured_each(round, "clients", &scored)?;
+        self.further(round, &scored)
     }
 
     /// Returns the scores of the server's models on the own test rows of each client, from the
@@ -313,14 +322,7 @@ impl Results for RunState<'_> {
         let scored = self.scores(round, &mut |host, each| {
             host.score_clients(slot, shared, each)
         })?;
-        let name = format!("clients.{}", metrics::score_name(self.store.task().kind));
-        let scored: Vec<(ClientId, &Evaluation)> = scored.iter().map(|(id, s)| (*id, s)).collect();
-        for (_, one) in &scored {
-            self.extend_digest(&name, &one.digest);
-        }
-        self.unanswered(round, slot, scored.iter().map(|(_, one)| *one));
-        self.measured_each(round, "clients", &scored)?;
-        self.further(round, &scored)
+        self.measured_at_clients(round, slot, &scored)
     }
 
     fn evaluate_for_clients(
@@ -346,26 +348,20 @@ impl Results for RunState<'_> {
             }
             return Ok(Vec::new());
         }
-        let name = format!("clients.{}", metrics::score_name(self.store.task().kind));
         if self.host.tests_at_clients() {
             let models: Vec<Arc<Params>> = models.iter().cloned().map(Arc::new).collect();
             let of = clients.iter().zip(whose);
             let of = of.map(|(id, of)| Some((*id, models.get(*of)?.clone())));
             let of: Option<BTreeMap<ClientId, Arc<Params>>> = of.collect();
             let of = of.context("a client's model is none of those that the protocol gave")?;
-            let scored = self.scored_at_clients(round, slot, &|id| of[&id].clone())?;
-            let scored: BTreeMap<ClientId, Evaluation> = scored.into_iter().collect();
-            scored
-                .values()
-                .for_each(|one| self.extend_digest(&name, &one.digest));
-            self.unanswered(round, slot, scored.values());
-            let all: Vec<_> = scored.iter().map(|(id, one)| (*id, one)).collect();
-            self.measured_each(round, "clients", &all)?;
-            self.further(round, &all)?;
-            let score =
-                |id: &ClientId| scored.get(id).and_then(|one| one.score).unwrap_or(f64::NAN);
+            let mut scored = self.scored_at_clients(round, slot, &|id| of[&id].clone())?;
+            scored.sort_by_key(|(id, _)| *id);
+            self.measured_at_clients(round, slot, &scored)?;
+            let known: BTreeMap<_, _> = scored.iter().map(|(id, one)| (id, one.score)).collect();
+            let score = |id| known.get(id).copied().flatten().unwrap_or(f64::NAN);
             return Ok(clients.iter().map(score).collect());
         }
+        let name = format!("clients.{}", metrics::score_name(self.store.task().kind));
         // clients with one model and one test set have one score
         let mut groups: Vec<(usize, Examples, Vec<usize>)> = Vec::new();
         for (at, id) in clients.iter().enumerate() {

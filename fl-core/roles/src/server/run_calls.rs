@@ -41,9 +41,13 @@ impl RunState<'_> {
     /// Warns of something about the part in `slot`, once in a run.
     pub(crate) fn warn_once(&mut self, slot: &str, round: &Round, text: &str) {
         let note = format!("parts.{slot}: {text}");
-        let known = self.told.entry(note.clone()).or_default();
-        if known.insert(0) {
-            self.warn(&format!("{}: {note}", round.name));
+        self.warn_first(note.clone(), &format!("{}: {note}", round.name));
+    }
+
+    /// Warns for the first `reason` of this name in a run.
+    pub(crate) fn warn_first(&mut self, reason: String, text: &str) {
+        if self.told.entry(reason).or_default().insert(0) {
+            self.warn(text);
         }
     }
 
@@ -56,12 +60,9 @@ impl RunState<'_> {
         (robust, answers): (Option<Robustness>, usize),
     ) {
         let few = robust.and_then(|robust| robust.shortfall(answers));
-        let Some(few) = few.filter(|_| !self.ledger.accounts()) else {
-            return;
-        };
-        let first = self.told.entry(format!("parts.{slot}: too few answers"));
-        if first.or_default().insert(0) {
-            self.warn(&format!("{}: parts.{slot}: {few}", round.name));
+        if let Some(few) = few.filter(|_| !self.ledger.accounts()) {
+            let text = format!("{}: parts.{slot}: {few}", round.name);
+            self.warn_first(format!("parts.{slot}: too few answers"), &text);
         }
     }
 }
