@@ -15,7 +15,6 @@ use fl_roles::{
     Robustness, Round, Serial, SharedExecutor,
 };
 use serde::{Deserialize, Serialize};
-use std::any::Any;
 use std::sync::Arc;
 
 /// The text of [`FL_DESCRIBE`]'s answer.
@@ -254,10 +253,6 @@ impl AnyAggregator for RemoteAggregator {
 
     fn load(&mut self, state: &[u8]) -> Result<()> {
         self.remote.load_unless_marked(state)
-    }
-
-    fn typed(self: Box<Self>) -> std::result::Result<Box<dyn Any>, Box<dyn AnyAggregator>> {
-        Err(self)
     }
 }
 

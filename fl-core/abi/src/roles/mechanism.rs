@@ -10,7 +10,6 @@ use fl_roles::message::{AnyMessage, MessageType};
 use fl_roles::privacy::ReleaseNoise;
 use fl_roles::{AnyMechanism, Cohort, PrivacyEvent, Result};
 use serde::{Deserialize, Serialize};
-use std::any::Any;
 
 /// The text of [`FL_TRUNCATE`].
 #[derive(Serialize, Deserialize)]
@@ -115,10 +114,6 @@ impl AnyMechanism for RemoteMechanism {
 
     fn load(&mut self, state: &[u8]) -> Result<()> {
         self.remote.load_unless_marked(state)
-    }
-
-    fn typed(self: Box<Self>) -> std::result::Result<Box<dyn Any>, Box<dyn AnyMechanism>> {
-        Err(self)
     }
 }
 

@@ -18,7 +18,6 @@ use fl_roles::{
 };
 use ndarray::ArrayView1;
 use serde::{Deserialize, Serialize};
-use std::any::Any;
 use std::sync::Arc;
 
 /// The text of [`FL_DESCRIBE`]'s answer.
@@ -227,10 +226,6 @@ impl AnySelector for RemoteSelector {
             ))
         );
         Ok(Some(ranks.iter().copied().collect()))
-    }
-
-    fn typed(self: Box<Self>) -> std::result::Result<Box<dyn Any>, Box<dyn AnySelector>> {
-        Err(self)
     }
 }
 

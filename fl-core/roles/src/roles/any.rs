@@ -15,7 +15,7 @@ use std::any::Any;
 use std::marker::PhantomData;
 
 /// An [`Aggregator`] by the kinds of its messages.
-pub trait AnyAggregator: Send + Sealed {
+pub trait AnyAggregator: Any + Send + Sealed {
     /// Returns the type of the clients' messages.
     fn input(&self) -> &'static MessageType;
 
@@ -54,12 +54,6 @@ pub trait AnyAggregator: Send + Sealed {
     /// # Errors
     /// If `state` is not a state of this part.
     fn load(&mut self, state: &[u8]) -> Result<()>;
-
-    /// Returns the boxed [`Aggregator`] inside.
-    ///
-    /// # Errors
-    /// Itself, if it has no Rust types.
-    fn typed(self: Box<Self>) -> std::result::Result<Box<dyn Any>, Box<dyn AnyAggregator>>;
 }
 
 /// A [`Fold`] by the kinds of its messages.
@@ -79,7 +73,7 @@ pub trait AnyFold: Send + Sealed {
 
 /// A [`PrivacyMechanism`] by the kind of its message. A message of another type is an error. A
 /// function that cannot fail returns a default for it.
-pub trait AnyMechanism: Send + Sealed {
+pub trait AnyMechanism: Any + Send + Sealed {
     /// Returns the type of the messages that it protects.
     fn on(&self) -> &'static MessageType;
 
@@ -132,16 +126,10 @@ pub trait AnyMechanism: Send + Sealed {
     /// # Errors
     /// If `state` is not a state of this part.
     fn load(&mut self, state: &[u8]) -> Result<()>;
-
-    /// Returns the boxed [`PrivacyMechanism`] inside.
-    ///
-    /// # Errors
-    /// Itself, if it has no Rust type.
-    fn typed(self: Box<Self>) -> std::result::Result<Box<dyn Any>, Box<dyn AnyMechanism>>;
 }
 
 /// A [`Selector`] by the name of its pool. A pool with another name is an error.
-pub trait AnySelector: Send + Sealed {
+pub trait AnySelector: Any + Send + Sealed {
     /// Returns the name of its pool.
     fn pool(&self) -> &'static str;
 
@@ -183,18 +171,17 @@ pub trait AnySelector: Send + Sealed {
     /// # Errors
     /// If `state` is not a state of this part.
     fn load(&mut self, state: &[u8]) -> Result<()>;
-
-    /// Returns the boxed [`Selector`] inside.
-    ///
-    /// # Errors
-    /// Itself, if it has no Rust type.
-    fn typed(self: Box<Self>) -> std::result::Result<Box<dyn Any>, Box<dyn AnySelector>>;
 }
 
 /// A part with known Rust types.
 struct Typed<T: ?Sized>(Box<T>);
 
 impl<T: ?Sized> Sealed for Typed<T> {}
+
+/// Returns the part with known Rust types; `None` if it has others.
+fn inner<T: ?Sized + 'static>(part: Box<dyn Any>) -> Option<Box<T>> {
+    Some(part.downcast::<Typed<T>>().ok()?.0)
+}
 
 /// A typed part made from an erased one, for kinds that have these Rust types.
 struct Through<T: ?Sized, Types>(Box<T>, PhantomData<fn() -> Types>);
@@ -216,10 +203,10 @@ impl dyn AnyAggregator {
         if (self.input().kind, self.output().kind) != (I::KIND, O::KIND) {
             return None;
         }
-        match self.typed() {
-            Ok(part) => part.downcast().ok().map(|part| *part),
-            Err(any) => Some(Box::new(Through::<_, (I, O)>(any, PhantomData))),
+        if !(&*self as &dyn Any).is::<Typed<dyn Aggregator<In = I, Out = O>>>() {
+            return Some(Box::new(Through::<_, (I, O)>(self, PhantomData)));
         }
+        inner(self)
     }
 }
 
@@ -257,9 +244,6 @@ impl<I: Message, O: Message> AnyAggregator for Typed<dyn Aggregator<In = I, Out 
         robustness(&) -> Option<Robustness>;
         save(&) -> Vec<u8>;
         load(&mut, state: &[u8]) -> Result<()>;
-    }
-    fn typed(self: Box<Self>) -> std::result::Result<Box<dyn Any>, Box<dyn AnyAggregator>> {
-        Ok(Box::new(self.0))
     }
 }
 
@@ -322,10 +306,10 @@ impl dyn AnyMechanism {
         if self.on().kind != M::KIND {
             return None;
         }
-        match self.typed() {
-            Ok(part) => part.downcast().ok().map(|part| *part),
-            Err(any) => Some(Box::new(Through::<_, M>(any, PhantomData))),
+        if !(&*self as &dyn Any).is::<Typed<dyn PrivacyMechanism<On = M>>>() {
+            return Some(Box::new(Through::<_, M>(self, PhantomData)));
         }
+        inner(self)
     }
 }
 
@@ -364,9 +348,6 @@ impl<M: Message> AnyMechanism for Typed<dyn PrivacyMechanism<On = M>> {
         if let Ok(message) = message.get_mut() {
             self.0.truncate(message, n);
         }
-    }
-    fn typed(self: Box<Self>) -> std::result::Result<Box<dyn Any>, Box<dyn AnyMechanism>> {
-        Ok(Box::new(self.0))
     }
 }
 
@@ -415,10 +396,10 @@ impl dyn AnySelector {
         if self.pool() != P::NAME {
             return None;
         }
-        match self.typed() {
-            Ok(part) => part.downcast().ok().map(|part| *part),
-            Err(any) => Some(Box::new(Through::<_, PhantomData<P>>(any, PhantomData))),
+        if !(&*self as &dyn Any).is::<Typed<dyn Selector<Pool = P>>>() {
+            return Some(Box::new(Through::<_, PhantomData<P>>(self, PhantomData)));
         }
+        inner(self)
     }
 }
 
@@ -445,9 +426,6 @@ impl<P: Pool + ?Sized> AnySelector for Typed<dyn Selector<Pool = P>> {
     }
     fn rank(&mut self, pool: AnyPool<'_>) -> Result<Option<Vec<f64>>> {
         self.0.rank(mine(pool)?)
-    }
-    fn typed(self: Box<Self>) -> std::result::Result<Box<dyn Any>, Box<dyn AnySelector>> {
-        Ok(Box::new(self.0))
     }
 }
 
