@@ -8,7 +8,7 @@ use crate::specs::differences;
 use crate::study_page;
 use crate::svg::{self, Dot, Line};
 use crate::text::{count, measured, number, of_measure, with_std};
-use crate::widgets::{ROWS, Section, coded, figure, flow, some, table};
+use crate::widgets::{ROWS, Section, coded, figure, flow, some, some_table, table};
 use fl_core::privacy::Observer;
 use maud::{Markup, html};
 use std::collections::{BTreeMap, BTreeSet};
@@ -234,41 +234,52 @@ fn differ(runs: &[Run]) -> Markup {
     }
 }
 
-/// Returns the legend of lines, one line per run.
-fn legend<'r>(runs: &'r [Run], lines: &[Line]) -> Vec<(usize, &'r str)> {
-    lines
-        .iter()
-        .filter_map(|l| Some((l.style, runs.get(l.style)?.label.as_str())))
-        .collect()
-}
-
 fn overlaid(runs: &[Run], curves: &[NamedCurves<'_, '_>], names: &[&str]) -> Markup {
-    let charts: Vec<Markup> = names.iter().filter_map(|name| {
-        let of: Vec<(usize, &Curve<'_>)> = curves.iter().enumerate()
-            .filter_map(|(at, all)| Some((at, *all.get(name)?)))
-            .collect();
-        if of.iter().all(|(_, c)| c.points.len() < 2) {
-            return None;
-        }
-        let lines: Vec<Line> = of.iter().map(|(at, c)| run_page::line(c, &runs[*at].label, *at)).collect();
-        let points = of.iter().flat_map(|(at, c)| c.points.iter().map(|p| (*at, p)));
-        let (rows, said) = some(points, of.iter().map(|(_, c)| c.points.len()).sum());
-        let rows: Vec<_> = rows.into_iter().map(|(at, p)| {
-            vec![runs[at].label.clone(), p.metric.step.to_string(), measured(p.metric.value), p.metric.std.map_or(String::new(), number)]
-        }).collect();
-        let numbers = html! { (table(&["run", "step", "#value", "#std"], &rows)) @if !said.is_empty() { p.dim { (said) } } };
-        let axis = of.first().map_or("round", |(_, c)| c.axis());
-        let mut about = svg::bands(&lines, "clients");
-        let outside = |c: &Curve<'_>| c.points.iter().any(|p| p.metric.round == 0);
-        if of.iter().any(|(_, c)| outside(c) && c.axis() == "round") {
-            about += " A measurement outside of rounds is drawn at 0.";
-        }
-        if svg::are_flat(&lines) {
-            about += " Every run has one value at every measurement.";
-            return Some(figure(name, about.trim(), &html! {}, &[], &numbers));
-        }
-        Some(figure(name, about.trim(), &svg::lines(&lines, axis, name, false, svg::range(name, 1.0)), &legend(runs, &lines), &numbers))
-    }).collect();
+    let charts: Vec<Markup> = names
+        .iter()
+        .filter_map(|name| {
+            let of: Vec<(usize, &Curve<'_>)> = curves
+                .iter()
+                .enumerate()
+                .filter_map(|(at, all)| Some((at, *all.get(name)?)))
+                .collect();
+            if of.iter().all(|(_, c)| c.points.len() < 2) {
+                return None;
+            }
+            let lines: Vec<Line> = of
+                .iter()
+                .map(|(at, c)| run_page::line(c, &runs[*at].label, *at))
+                .collect();
+            let points = of
+                .iter()
+                .flat_map(|(at, c)| c.points.iter().map(|p| (*at, p)));
+            let numbers = some_table(&["run", "step", "#value", "#std"], points, |(at, p)| {
+                vec![
+                    runs[at].label.clone(),
+                    p.metric.step.to_string(),
+                    measured(p.metric.value),
+                    p.metric.std.map_or(String::new(), number),
+                ]
+            });
+            let axis = of.first().map_or("round", |(_, c)| c.axis());
+            let mut about = svg::bands(&lines, "clients");
+            let outside = |c: &Curve<'_>| c.points.iter().any(|p| p.metric.round == 0);
+            if of.iter().any(|(_, c)| outside(c) && c.axis() == "round") {
+                about += " A measurement outside of rounds is drawn at 0.";
+            }
+            if svg::are_flat(&lines) {
+                about += " Every run has one value at every measurement.";
+                return Some(figure(name, about.trim(), &html! {}, &[], &numbers));
+            }
+            Some(figure(
+                name,
+                about.trim(),
+                &svg::lines(&lines, axis, name, false, svg::range(name, 1.0)),
+                &svg::legend(&lines),
+                &numbers,
+            ))
+        })
+        .collect();
     html! { @if !charts.is_empty() { div.charts { @for chart in charts { (chart) } } } }
 }
 
@@ -290,45 +301,35 @@ fn against(runs: &[Run], curves: &[NamedCurves<'_, '_>], names: &[&str]) -> Mark
         }
         let line = |(at, points): &(usize, Vec<(f64, &Metric)>)| {
             let label = &runs[*at].label;
-            let dot = |(x, metric): (f64, &Metric)| Dot {
-                x,
+            Line::of(label, *at, points, |(x, metric)| Dot {
+                x: *x,
                 y: metric.value.unwrap_or(f64::NAN),
                 spread: 0.0,
-                title: svg::title(points.len(), || {
-                    format!(
-                        "{label}, {}: {} at {} {what}",
-                        metric.step,
-                        measured(metric.value),
-                        of_measure(axis, 1.0, x)
-                    )
-                }),
-            };
-            Line {
-                label: label.clone(),
-                style: *at,
-                dots: svg::shown(points.len()).map(|n| dot(points[n])).collect(),
-            }
+                title: format!(
+                    "{label}, {}: {} at {} {what}",
+                    metric.step,
+                    measured(metric.value),
+                    of_measure(axis, 1.0, *x)
+                ),
+            })
         };
         let lines: Vec<Line> = points.iter().map(line).collect();
         let all = points
             .iter()
             .flat_map(|(at, points)| points.iter().map(move |point| (at, point)));
-        let (rows, said) = some(all, points.iter().map(|(_, of)| of.len()).sum());
-        let rows = rows.into_iter();
-        let rows = rows.map(|(at, (x, metric))| {
+        let head = ["run", &format!("#{axis}"), &format!("#{name}")];
+        let numbers = some_table(&head, all, |(at, (x, metric))| {
             vec![
                 runs[*at].label.clone(),
                 of_measure(axis, 1.0, *x),
                 measured(Some(metric.value.unwrap_or(f64::NAN))),
             ]
         });
-        let rows: Vec<_> = rows.collect();
-        let numbers = html! { (table(&["run", &format!("#{axis}"), &format!("#{name}")], &rows)) @if !said.is_empty() { p.dim { (said) } } };
         Some(figure(
             &format!("{name} against {what}"),
             "",
             &svg::lines(&lines, axis, name, log, svg::range(name, 1.0)),
-            &legend(runs, &lines),
+            &svg::legend(&lines),
             &numbers,
         ))
     };

@@ -4,7 +4,7 @@ use crate::read::{Entry, Run, UNFINISHED};
 use crate::specs::shown_models;
 use crate::svg::{self, Dot, Line};
 use crate::text::{count, of_measure};
-use crate::widgets::{ROWS, coded, figure, some, table};
+use crate::widgets::{ROWS, coded, figure, some_table, table};
 use fl_core::privacy::Observer;
 use maud::{Markup, html};
 use std::collections::BTreeMap;
@@ -76,35 +76,17 @@ pub(crate) fn communication(run: &Run) -> Markup {
         })
         .collect();
     let several: Vec<&ExchangeCost<'_>> = all.iter().filter(|q| q.steps.len() > 1).collect();
-    let legend: Vec<(usize, &str)> = several
-        .iter()
-        .enumerate()
-        .map(|(at, q)| (at, q.question))
-        .collect();
     let picture = |up: bool| {
         let value = |s: &(usize, u64, u64)| if up { s.2 } else { s.1 };
-        let dots = |q: &ExchangeCost<'_>| {
-            let steps = svg::shown(q.steps.len()).map(|at| &q.steps[at]);
-            steps
-                .map(|s| Dot {
-                    x: s.0 as f64,
-                    y: value(s) as f64,
-                    spread: 0.0,
-                    title: svg::title(q.steps.len(), || {
-                        format!("{}, step {}: {} bytes", q.question, s.0, count(value(s)))
-                    }),
-                })
-                .collect()
-        };
-        let lines: Vec<Line> = several
-            .iter()
-            .enumerate()
-            .map(|(at, q)| Line {
-                label: q.question.into(),
-                style: at,
-                dots: dots(q),
+        let line = |(at, q): (usize, &&ExchangeCost<'_>)| {
+            Line::of(q.question, at, &q.steps, |s| Dot {
+                x: s.0 as f64,
+                y: value(s) as f64,
+                spread: 0.0,
+                title: format!("{}, step {}: {} bytes", q.question, s.0, count(value(s))),
             })
-            .collect();
+        };
+        let lines: Vec<Line> = several.iter().enumerate().map(line).collect();
         let (title, y) = if up {
             ("Bytes from clients", "bytes up")
         } else {
@@ -113,19 +95,16 @@ pub(crate) fn communication(run: &Run) -> Markup {
         let steps = several
             .iter()
             .flat_map(|q| q.steps.iter().map(move |s| (q, s)));
-        let of = several.iter().map(|q| q.steps.len()).sum();
-        let (rows, said) = some(steps, of);
-        let rows = rows.into_iter();
-        let rows = rows.map(|(q, s)| vec![q.question.into(), s.0.to_string(), count(value(s))]);
-        let rows: Vec<_> = rows.collect();
-        let numbers = html! { (table(&["exchange", "#step", "#bytes"], &rows)) @if !said.is_empty() { p.dim { (said) } } };
+        let numbers = some_table(&["exchange", "#step", "#bytes"], steps, |(q, s)| {
+            vec![q.question.into(), s.0.to_string(), count(value(s))]
+        });
         let about = "Bytes of each exchange in each step, over all clients, envelopes included.";
         if svg::are_flat(&lines) {
             let about = format!("{about} They are the same in every step.");
             figure(title, &about, &html! {}, &[], &numbers)
         } else {
             let drawn = svg::lines(&lines, "step", y, false, svg::range(y, 1.0));
-            figure(title, about, &drawn, &legend, &numbers)
+            figure(title, about, &drawn, &svg::legend(&lines), &numbers)
         }
     };
     html! {
@@ -162,43 +141,28 @@ pub(crate) fn privacy(run: &Run) -> Markup {
     let told = of
         .iter()
         .any(|(_, all)| all.iter().any(|(_, _, e)| e.is_some()));
-    let lines: Vec<Line> = of
-        .iter()
-        .enumerate()
-        .map(|(at, (observer, all))| Line {
-            label: format!("against {observer}"),
-            style: at * 9,
-            dots: svg::shown(all.len())
-                .map(|at| &all[at])
-                .map(|(n, step, e)| Dot {
-                    x: *n as f64,
-                    y: e.unwrap_or(f64::NAN),
-                    spread: 0.0,
-                    title: svg::title(all.len(), || {
-                        format!("{step}, against {observer}: epsilon {}", epsilon(*e))
-                    }),
-                })
-                .collect(),
+    let lines = of.iter().enumerate().map(|(at, (observer, all))| {
+        let label = format!("against {observer}");
+        Line::of(&label, at * 9, all, |(n, step, e)| Dot {
+            x: *n as f64,
+            y: e.unwrap_or(f64::NAN),
+            spread: 0.0,
+            title: format!("{step}, {label}: epsilon {}", epsilon(*e)),
         })
-        .collect();
+    });
     // an observer without a guarantee has no line
-    let (lines, none): (Vec<Line>, Vec<Line>) = lines
-        .into_iter()
-        .partition(|line| line.dots.iter().any(|dot| dot.y.is_finite()));
+    let (lines, none): (Vec<Line>, Vec<Line>) =
+        lines.partition(|line| line.dots.iter().any(|dot| dot.y.is_finite()));
     let none = none
         .iter()
         .map(|line| format!(" No guarantee {}.", line.label));
     let about = format!("{EPSILONS}{}", none.collect::<String>());
-    let legend: Vec<(usize, &str)> = lines.iter().map(|l| (l.style, &l.label[..])).collect();
     let steps = of
         .iter()
         .flat_map(|(o, all)| all.iter().map(move |s| (o, s)));
-    let count = of.iter().map(|(_, all)| all.len()).sum();
-    let (rows, said) = some(steps, count);
-    let rows = rows
-        .into_iter()
-        .map(|(o, (_, step, e))| vec![step.to_string(), o.to_string(), epsilon(*e)]);
-    let rows: Vec<_> = rows.collect();
+    let cells = |(o, (_, step, e)): (&Observer, &(usize, &str, Option<f64>))| {
+        vec![step.to_string(), o.to_string(), epsilon(*e)]
+    };
     let unaccounted = run.summary.as_ref().and_then(|s| s.unaccounted.as_deref());
     html! {
         @if let Some(all) = outcome.and_then(|o| o.guarantees()) {
@@ -214,12 +178,12 @@ pub(crate) fn privacy(run: &Run) -> Markup {
         @if told {
             div.charts {
                 (figure("Epsilon by step", &about,
-                    &svg::lines(&lines, "step", "epsilon", false, svg::range("epsilon", 1.0)), &legend,
-                    &html! { (table(&["after", "against", "#epsilon"], &rows)) @if !said.is_empty() { p.dim { (said) } } }))
+                    &svg::lines(&lines, "step", "epsilon", false, svg::range("epsilon", 1.0)), &svg::legend(&lines),
+                    &some_table(&["after", "against", "#epsilon"], steps, cells)))
             }
         } @else if run.costs.is_none() && run.accounts() {
             p.dim { "Epsilon after each step is unknown: an older fl made this folder, and its journal lacks the releases of the server at the end of a step." }
-        } @else if !rows.is_empty() {
+        } @else if steps.count() > 0 {
             p.dim { "No step has a guarantee against any observer." }
         }
     }

@@ -5,7 +5,7 @@ use crate::curves::{Curve, curves};
 use crate::read::{Metric, Run};
 use crate::svg::{self, Dot, Heat, Line};
 use crate::text::{bytes, count, measured, number, with_std, without_folders};
-use crate::widgets::{Section, coded, figure, flow, some, table};
+use crate::widgets::{Section, coded, figure, flow, some, some_table, table};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD as STANDARD;
 use maud::{Markup, html};
@@ -169,29 +169,20 @@ pub(crate) fn best(run: &Run, name: &str) -> Option<String> {
     (values.len() > 1).then(|| format!("{} ({step})", number(value)))
 }
 
-fn dots(curve: &Curve<'_>) -> Vec<Dot> {
-    let at = curve.at();
-    let dot = |n: usize| {
-        let Metric {
-            step, value, std, ..
-        } = curve.points[n].metric;
-        Dot {
-            x: at[n],
-            y: value.unwrap_or(f64::NAN),
-            spread: std.unwrap_or(0.0),
-            title: svg::title(at.len(), || format!("{step}: {}", with_std(*value, *std))),
-        }
-    };
-    svg::shown(at.len()).map(dot).collect()
-}
-
 /// Returns the line of a curve.
 pub(crate) fn line(curve: &Curve<'_>, label: &str, style: usize) -> Line {
-    Line {
-        label: label.into(),
-        style,
-        dots: dots(curve),
-    }
+    let points = curve.at().into_iter().zip(&curve.points);
+    Line::of(label, style, &points.collect::<Vec<_>>(), |(x, point)| {
+        let Metric {
+            step, value, std, ..
+        } = point.metric;
+        Dot {
+            x: *x,
+            y: value.unwrap_or(f64::NAN),
+            spread: std.unwrap_or(0.0),
+            title: format!("{step}: {}", with_std(*value, *std)),
+        }
+    })
 }
 
 fn rounds(curves: &[Curve<'_>]) -> Markup {
@@ -215,18 +206,15 @@ fn rounds(curves: &[Curve<'_>]) -> Markup {
 }
 
 fn numbers(curve: &Curve<'_>) -> Markup {
-    let (rows, said) = some(curve.points.iter(), curve.points.len());
-    let rows = rows.into_iter().map(|p| {
-        let bytes = p.bytes.map_or("unknown".into(), count);
+    let head = ["step", "#value", "#std", "#cumulative bytes"];
+    some_table(&head, curve.points.iter(), |p| {
         vec![
             p.metric.step.to_string(),
             measured(p.metric.value),
             p.metric.std.map_or(String::new(), number),
-            bytes,
+            p.bytes.map_or("unknown".into(), count),
         ]
-    });
-    let rows: Vec<_> = rows.collect();
-    html! { (table(&["step", "#value", "#std", "#cumulative bytes"], &rows)) @if !said.is_empty() { p.dim { (said) } } }
+    })
 }
 
 fn pictures(run: &Run) -> Markup {

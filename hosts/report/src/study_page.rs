@@ -175,22 +175,16 @@ fn best(picture: &Picture) -> String {
 fn drawn(picture: &Picture) -> Markup {
     let x = |spot: &Spot| of_measure(&picture.x, 1.0, spot.x);
     let y = |spot: &Spot| of_measure(&picture.y, picture.scale, spot.y);
-    let dot = |label: &str, spot: &Spot| Dot {
-        x: spot.x,
-        y: spot.y,
-        spread: spot.spread.unwrap_or(0.0),
-        title: format!("{label}: {} at {}", y(spot), x(spot)),
+    let line = |(style, (label, spots)): (usize, &(String, Vec<Spot>))| {
+        Line::of(label, style, spots, |spot| Dot {
+            x: spot.x,
+            y: spot.y,
+            spread: spot.spread.unwrap_or(0.0),
+            title: format!("{label}: {} at {}", y(spot), x(spot)),
+        })
     };
     let shown = picture.lines.iter().take(svg::STYLES).enumerate();
-    let lines: Vec<Line> = shown
-        .map(|(style, (label, spots))| Line {
-            label: label.clone(),
-            style,
-            dots: svg::shown(spots.len())
-                .map(|at| dot(label, &spots[at]))
-                .collect(),
-        })
-        .collect();
+    let lines: Vec<Line> = shown.map(line).collect();
     let numbers: Vec<Vec<String>> = picture
         .lines
         .iter()
@@ -222,7 +216,6 @@ fn drawn(picture: &Picture) -> Markup {
         );
     }
     about += &best(picture);
-    let legend: Vec<(usize, &str)> = lines.iter().map(|l| (l.style, l.label.as_str())).collect();
     figure(
         &picture.title,
         about.trim(),
@@ -233,7 +226,7 @@ fn drawn(picture: &Picture) -> Markup {
             picture.powers,
             svg::range(&picture.y, picture.scale),
         ),
-        &legend,
+        &svg::legend(&lines),
         &table(&head, &numbers),
     )
 }

@@ -41,21 +41,28 @@ pub(crate) struct Dot {
     pub title: String,
 }
 
-/// Returns the tooltip of one of `count` points; empty if there are too many for marks.
-pub(crate) fn title(count: usize, text: impl FnOnce() -> String) -> String {
-    if count <= MARKED {
-        text()
-    } else {
-        String::new()
-    }
-}
-
-/// A line of the points that [`shown`] names, optionally with a band.
+/// A line, optionally with a band.
 pub(crate) struct Line {
     pub label: String,
     /// The index of its style.
     pub style: usize,
     pub dots: Vec<Dot>,
+}
+
+impl Line {
+    /// Returns the line of those of `points` that [`shown`] names.
+    pub fn of<T>(label: &str, style: usize, points: &[T], dot: impl Fn(&T) -> Dot) -> Self {
+        Self {
+            label: label.into(),
+            style,
+            dots: shown(points.len()).map(|at| dot(&points[at])).collect(),
+        }
+    }
+}
+
+/// Returns the style and the label of each line.
+pub(crate) fn legend(lines: &[Line]) -> Vec<(usize, &str)> {
+    lines.iter().map(|l| (l.style, l.label.as_str())).collect()
 }
 
 /// Returns whether every line keeps one value, so that a picture shows nothing.

@@ -162,6 +162,17 @@ pub(crate) fn coded(text: &str) -> Markup {
     }
 }
 
+/// Returns a table of [`some`] rows, with its remark.
+pub(crate) fn some_table<T>(
+    head: &[&str],
+    rows: impl Iterator<Item = T> + Clone,
+    cells: impl Fn(T) -> Vec<String>,
+) -> Markup {
+    let (rows, said) = some(rows.clone(), rows.count());
+    let rows: Vec<_> = rows.into_iter().map(cells).collect();
+    html! { (table(head, &rows)) @if !said.is_empty() { p.dim { (said) } } }
+}
+
 /// Returns at most [`ROWS`] of `count` rows, evenly spaced and with the last, and a remark if there
 /// are more. Does not keep the other rows.
 pub(crate) fn some<T>(rows: impl Iterator<Item = T>, count: usize) -> (Vec<T>, String) {
