@@ -69,7 +69,7 @@ impl Answers {
     }
 }
 
-fn usage(text: String) -> anyhow::Error {
+pub fn usage(text: String) -> anyhow::Error {
     NotRun::Usage(text).into()
 }
 

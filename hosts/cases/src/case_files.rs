@@ -1,6 +1,6 @@
 //! Files of cases: read, tested, and their answers kept.
 
-use crate::answers::{Answers, remove};
+use crate::answers::{Answers, remove, usage};
 use crate::file::CaseFile;
 use crate::inputs::inputs;
 use crate::verdict::{CaseResult, Outcome, unused_answers, verdict};
@@ -200,10 +200,6 @@ impl CaseFiles {
         let unused = unused_answers(answers, &used, self.options.delete).map_err(usage)?;
         Ok(unused.into_iter())
     }
-}
-
-fn usage(text: String) -> anyhow::Error {
-    NotRun::Usage(text).into()
 }
 
 /// Every file, or all their mistakes at once.

@@ -315,11 +315,17 @@ impl<'c> Walk<'c> {
 
 /// A value in one line, shortened.
 fn brief(value: &Json) -> String {
-    let text = value.to_string();
-    if text.chars().count() > 100 {
-        text.chars().take(97).chain("...".chars()).collect()
-    } else {
-        text
+    shortened(&value.to_string(), 100, "...")
+}
+
+/// At most `wide` characters of a text, with `end` in place of more.
+pub(crate) fn shortened(text: &str, wide: usize, end: &str) -> String {
+    match text.chars().count() {
+        n if n > wide => {
+            let kept = text.chars().take(wide - end.len());
+            kept.chain(end.chars()).collect()
+        }
+        _ => text.into(),
     }
 }
 

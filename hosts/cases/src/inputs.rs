@@ -1,5 +1,6 @@
 //! The input of a case as lines of text, for the reviewer of its answer.
 
+use crate::compare::shortened;
 use crate::file::Case;
 use fl_core::settings::to_json;
 use serde_json::{Map, Value as Json};
@@ -100,12 +101,7 @@ fn table(title: &str, rows: &[&Map<String, Json>]) -> Vec<String> {
 }
 
 fn brief(value: &Json) -> String {
-    let text = value.to_string();
-    if text.chars().count() > WIDE {
-        text.chars().take(WIDE - 2).chain("..".chars()).collect()
-    } else {
-        text
-    }
+    shortened(&value.to_string(), WIDE, "..")
 }
 
 #[cfg(test)]

@@ -46,6 +46,22 @@ pub struct Verdict {
     pub answer: Option<Json>,
 }
 
+impl Verdict {
+    /// Of what is not as it should be: fine without it.
+    fn of(lines: Vec<String>) -> Self {
+        let outcome = if lines.is_empty() {
+            Outcome::Fine
+        } else {
+            Outcome::Different
+        };
+        Self {
+            outcome,
+            lines,
+            answer: None,
+        }
+    }
+}
+
 /// A tested case, or a part of `--conformance`.
 pub struct CaseResult {
     /// The file of the case, and its line there.
@@ -84,14 +100,7 @@ pub fn fulfils(name: &str, settings: &Value, catalogue: &Catalogue) -> Result<Ca
             decl.role, decl.name
         ),
         inputs: Vec::new(),
-        verdict: Verdict {
-            outcome: match broken {
-                None => Outcome::Fine,
-                Some(_) => Outcome::Different,
-            },
-            lines: broken.into_iter().collect(),
-            answer: None,
-        },
+        verdict: Verdict::of(broken.into_iter().collect()),
     })
 }
 
@@ -201,15 +210,7 @@ fn judge_refusal(case: &Case, text: String) -> Verdict {
         None if case.conformance => Some(text),
         None => Some(format!("refused: {text}")),
     };
-    Verdict {
-        outcome: if line.is_none() {
-            Outcome::Fine
-        } else {
-            Outcome::Different
-        },
-        lines: line.into_iter().collect(),
-        answer: None,
-    }
+    Verdict::of(line.into_iter().collect())
 }
 
 /// Judges an answer. `faults` are wrong whatever the accepted answer is.
@@ -219,25 +220,17 @@ fn judge(
     held: Option<(&Json, Option<&str>)>,
     faults: Vec<String>,
 ) -> Verdict {
-    let verdict = |outcome, lines| Verdict {
-        outcome,
-        lines,
-        answer: None,
-    };
     if case.refused.is_some() {
-        return verdict(Outcome::Different, vec![format!("not refused: {answer}")]);
+        return Verdict::of(vec![format!("not refused: {answer}")]);
     }
     let mut lines = faults;
     if !case.has_answer() {
         lines.extend(outside(case, &answer));
     }
-    if !lines.is_empty() {
-        return verdict(Outcome::Different, lines);
+    if !lines.is_empty() || !case.has_answer() {
+        return Verdict::of(lines);
     }
-    if !case.has_answer() {
-        return verdict(Outcome::Fine, lines);
-    }
-    let (outcome, lines) = match held {
+    let verdict = match held {
         Some((expected, made)) => {
             let found = compare(case, expected, &answer);
             let mut lines = found.lines;
@@ -250,21 +243,19 @@ fn judge(
                 }
                 _ => {}
             }
-            if lines.is_empty() {
-                (Outcome::Fine, lines)
-            } else {
-                (Outcome::Different, lines)
-            }
+            Verdict::of(lines)
         }
         None => {
             let mut text = String::new();
             pretty(&answer, 0, &mut text);
-            (Outcome::New, text.lines().map(String::from).collect())
+            Verdict {
+                outcome: Outcome::New,
+                ..Verdict::of(text.lines().map(String::from).collect())
+            }
         }
     };
     Verdict {
-        outcome,
-        lines,
         answer: Some(answer),
+        ..verdict
     }
 }

@@ -4,7 +4,8 @@ use crate::{ClientId, Result, Round, Stream};
 use serde::{Deserialize, Serialize};
 
 /// A client that can be chosen, with the statistics that a [`Selector`] requested.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Candidate {
     /// Its number.
     pub id: ClientId,

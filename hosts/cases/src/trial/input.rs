@@ -6,8 +6,8 @@ use fl_core::message::{
 };
 use fl_core::settings::{Mistake, Step};
 use fl_core::{
-    AnyPool, ClientId, ClientMessage, Examples, Labels, PartDecl, Pool, PrivacyEvent, Result, Role,
-    Roster, Samples, Task, TaskKind,
+    AnyPool, Candidate, ClientId, ClientMessage, Examples, Labels, PartDecl, Pool, PrivacyEvent,
+    Result, Role, Roster, Samples, Task, TaskKind,
 };
 use ndarray::Array2;
 use serde::Deserialize;
@@ -43,16 +43,7 @@ pub struct Messages {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Clients {
-    pub clients: Vec<Client>,
-}
-
-/// A client, and what it has told of itself.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Client {
-    pub id: ClientId,
-    pub samples: Option<u64>,
-    pub loss: Option<f64>,
+    pub clients: Vec<Candidate>,
 }
 
 /// Of a privacy mechanism.

@@ -1,16 +1,16 @@
 //! A part, and its answers.
 
 use super::input::{
-    Client, INPUTS, Input, Lesson, Messages, Release, Rows, Wish, examples, mail, one_each, rows,
-    samples, table,
+    INPUTS, Input, Lesson, Messages, Release, Rows, Wish, examples, mail, one_each, rows, samples,
+    table,
 };
 use anyhow::{Context, bail, ensure};
 use fl_core::message::{self, AnyMessage, Erased, Params, SoftLabels, from_json, to_json};
 use fl_core::privacy::ReleaseNoise;
 use fl_core::{
-    Accountant, AnyAggregator, AnyMechanism, AnySelector, BoxedPart, BuildContext, Candidate,
-    ClientMessage, Cohort, FitOptions, Generator, Length, LogEvent, Loss, Parts, Pool,
-    PrivacyEvent, Result, Role, Round, Samples, Target, Trainer,
+    Accountant, AnyAggregator, AnyMechanism, AnySelector, BoxedPart, BuildContext, ClientMessage,
+    Cohort, FitOptions, Generator, Length, LogEvent, Loss, Parts, Pool, PrivacyEvent, Result, Role,
+    Round, Samples, Target, Trainer,
 };
 use serde_json::{Value as Json, json};
 
@@ -98,13 +98,7 @@ impl Part {
             }
             (Self::Mechanism(part), Input::Release(input)) => release(&mut **part, round, input),
             (Self::Selector(part), Input::Clients(input)) => {
-                let known = |c: &Client| Candidate {
-                    id: c.id,
-                    samples: c.samples,
-                    loss: c.loss,
-                };
-                let pool: Vec<Candidate> = input.clients.iter().map(known).collect();
-                positions(part.select(round, pool[..].any()))
+                positions(part.select(round, input.clients[..].any()))
             }
             (Self::Selector(part), Input::Rows(input)) => select(&mut **part, round, input),
             (Self::Accountant(part), Input::Events(input)) => {
