@@ -139,6 +139,17 @@ pub struct Refusal {
     pub text: String,
 }
 
+impl Refusal {
+    /// Of a library that no spec names.
+    pub fn new(path: impl Into<PathBuf>, text: impl Into<String>) -> Self {
+        Self {
+            place: None,
+            path: path.into(),
+            text: text.into(),
+        }
+    }
+}
+
 impl Display for Refusal {
     fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
         if let Some(place) = &self.place {

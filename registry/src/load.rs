@@ -23,11 +23,7 @@ impl Library {
             return Ok((self.clone(), None));
         };
         let found = Package::find(&wanted.name, wanted.version.as_deref());
-        let found = found.map_err(|text| Refusal {
-            place: None,
-            path: wanted.name.clone().into(),
-            text,
-        })?;
+        let found = found.map_err(|text| Refusal::new(&wanted.name, text))?;
         let library = Self {
             path: found.path(),
             module: match &found.plugin {
@@ -162,11 +158,10 @@ impl Catalogue {
             {
                 let mut loaded = all.libraries.iter().filter(|l| here(l));
                 if loaded.any(|l| l.isolated.as_ref() != Some(isolate)) {
-                    return Err(Refusal {
-                        place: None,
-                        path: library.path.clone(),
-                        text: "--plugin loaded it without the isolation that the spec asks for: leave --plugin out, or add --isolate".into(),
-                    });
+                    return Err(Refusal::new(
+                        &library.path,
+                        "--plugin loaded it without the isolation that the spec asks for: leave --plugin out, or add --isolate",
+                    ));
                 }
             }
             // a second mention may still ask for a hash
@@ -210,18 +205,12 @@ impl Catalogue {
                 }
                 if let Some(other) = all.parts.iter().find(|p| name(p)) {
                     let key = "; to take that of the library for the whole run, name the library under `plugins` with `replaces: linked`";
-                    return Err(Refusal {
-                        place: None,
-                        path: library.named(),
-                        text: format!(
-                            "two parts are called {} `{}`: one from {}, one from {}{}",
-                            part.role,
-                            part.name,
-                            other.origin,
-                            part.origin,
-                            if of(&linked, other) { key } else { "" }
-                        ),
-                    });
+                    let key = if of(&linked, other) { key } else { "" };
+                    let text = format!(
+                        "two parts are called {} `{}`: one from {}, one from {}{key}",
+                        part.role, part.name, other.origin, part.origin
+                    );
+                    return Err(Refusal::new(library.named(), text));
                 }
                 all.loaded.push(part);
                 all.parts.push(part);
@@ -245,22 +234,17 @@ impl Catalogue {
             return Ok(all);
         }
         if let (Some(library), Some(_)) = (self.libraries.first(), &self.lock) {
-            return Err(Refusal {
-                place: None,
-                path: library.path.clone(),
-                text: "--locked loads the plugins that the spec names, and this one is from --plugin: name it under `plugins`".into(),
-            });
+            return Err(Refusal::new(
+                &library.path,
+                "--locked loads the plugins that the spec names, and this one is from --plugin: name it under `plugins`",
+            ));
         }
         for (place, mut library) in spec.plugins() {
             let pinned = self
                 .lock
                 .as_ref()
                 .map_or(Ok(()), |lock| lock.pin(&mut library));
-            let pinned = pinned.map_err(|text| Refusal {
-                place: None,
-                path: library.named(),
-                text,
-            });
+            let pinned = pinned.map_err(|text| Refusal::new(library.named(), text));
             let loaded = pinned.and_then(|()| all.with(&[library]));
             all = loaded.map_err(|refusal| Refusal {
                 place: Some(place),
@@ -281,11 +265,7 @@ pub fn load(library: &Library) -> Result<Vec<&'static PartDecl>, Refusal> {
 }
 
 fn load_hashed(library: &Library, asked: Option<&Isolation>) -> Result<LoadedLibrary, Refusal> {
-    let refused = |text: String| Refusal {
-        place: None,
-        path: library.path.clone(),
-        text,
-    };
+    let refused = |text: String| Refusal::new(&library.path, text);
     // with a hash it does not matter who could have written the bytes
     let mut file = open(&library.path, library.sha256.is_some()).map_err(refused)?;
     let unread = |e: std::io::Error| refused(format!("it cannot be read: {e}"));

@@ -47,11 +47,7 @@ pub(crate) fn load(
     package: Option<&Package>,
     isolated: bool,
 ) -> Result<(Vec<&'static PartDecl>, Library), Refusal> {
-    let refused = |text: String| Refusal {
-        place: None,
-        path: name.into(),
-        text,
-    };
+    let refused = |text: String| Refusal::new(name, text);
     if isolated {
         return Err(refused(NOT_ISOLATED.into()));
     }
