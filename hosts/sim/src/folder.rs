@@ -90,7 +90,7 @@ impl LogFiles {
 }
 
 /// `state`: everything that a stopped run resumes from.
-#[derive(Serialize, Deserialize)]
+#[derive(Default, Serialize, Deserialize)]
 pub(crate) struct Checkpoint {
     /// SHA-256 of `spec.yaml`; of two while one replaces the other.
     pub spec: Vec<[u8; 32]>,
@@ -114,8 +114,9 @@ pub(crate) struct Checkpoint {
 }
 
 /// [`StepPosition`] in its serialised form.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum SavedPosition {
+    #[default]
     Within,
     BeforeLast,
     Last,
@@ -345,23 +346,12 @@ impl RunFolder {
         names
     }
 
-    /// Writes a durable checkpoint; returns its bytes.
-    pub(crate) fn checkpoint(&self, saved: HostState<'_>) -> Result<u64> {
-        Checkpoint {
-            spec: self.spec.clone(),
-            step: saved.step.into(),
-            done: saved.done,
-            place: saved.place.into(),
-            lines: self.files.flush()?,
-            server: saved.server,
-            clients: saved.clients,
-            elsewhere: saved.elsewhere,
-            seconds: saved.seconds,
-            notes: saved.notes.to_vec(),
-            written: saved.written,
-            noise: self.noise,
-        }
-        .write(&self.path)
+    /// Writes a durable checkpoint, with what the folder knows of the run; returns its bytes.
+    pub(crate) fn checkpoint(&self, mut saved: Checkpoint) -> Result<u64> {
+        saved.spec.clone_from(&self.spec);
+        saved.lines = self.files.flush()?;
+        saved.noise = self.noise;
+        saved.write(&self.path)
     }
 
     /// Returns the source of this run's noise: the key from its beginning, which is `new` in a new
@@ -546,19 +536,6 @@ pub(crate) fn remove_all(paths: &[PathBuf]) -> Result<()> {
     Ok(())
 }
 
-/// A host's part of a checkpoint.
-pub(crate) struct HostState<'a> {
-    pub done: usize,
-    pub step: &'a str,
-    pub place: StepPosition,
-    pub server: Vec<u8>,
-    pub clients: Index,
-    pub elsewhere: Vec<u8>,
-    pub seconds: f64,
-    pub notes: &'a [String],
-    pub written: CheckpointCost,
-}
-
 impl Checkpoint {
     /// Replaces the previous checkpoint as a whole and durably; returns its bytes.
     pub(crate) fn write(&self, folder: &Path) -> Result<u64> {
@@ -618,16 +595,10 @@ mod tests {
 
     /// Writes a checkpoint after the first round.
     fn checkpoint(folder: &RunFolder) {
-        let saved = HostState {
+        let saved = Checkpoint {
             done: 1,
-            step: "round 1",
-            place: StepPosition::Within,
-            server: Vec::new(),
-            clients: Index::default(),
-            elsewhere: Vec::new(),
-            seconds: 0.0,
-            notes: &[],
-            written: CheckpointCost::default(),
+            step: "round 1".into(),
+            ..Checkpoint::default()
         };
         folder.checkpoint(saved).unwrap();
     }

@@ -1,7 +1,7 @@
 //! [`Saver`]: when a run writes checkpoints, and when it stops.
 
 use crate::client_side::ClientSide;
-use crate::folder::{CheckpointCost, HostState, RunFolder, SavedPosition};
+use crate::folder::{Checkpoint, CheckpointCost, RunFolder, SavedPosition};
 use crate::partial_step::PartialStep;
 use crate::run_record::RunRecord;
 use anyhow::Context;
@@ -69,16 +69,17 @@ impl Saver {
             let began = Instant::now();
             let (clients, bytes) = side.here.checkpoint()?;
             let elsewhere = side.elsewhere.as_ref();
-            let saved = HostState {
+            let saved = Checkpoint {
                 done,
-                step,
-                place,
+                step: step.into(),
+                place: place.into(),
                 server: server()?,
                 clients,
                 elsewhere: elsewhere.map_or(Ok(Vec::new()), |e| e.save())?,
                 seconds: record.seconds(),
-                notes: &record.notes,
+                notes: record.notes.clone(),
                 written: self.written,
+                ..Checkpoint::default()
             };
             let state = folder.checkpoint(saved).context("writing a checkpoint")?;
             side.here.tidy()?;
