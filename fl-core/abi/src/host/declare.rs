@@ -13,7 +13,7 @@ use crate::roles::selector::RemoteSelector;
 use crate::roles::trainer::RemoteTrainer;
 use anyhow::{Context, bail};
 use fl_roles::message::{message_type, pair};
-use fl_roles::settings::{Field, Reader, Step, Value, show};
+use fl_roles::settings::{Field, Mistake, Reader, Step, Value, show};
 use fl_roles::{
     Accountant, AnyAggregator, AnyMechanism, AnySelector, BuildContext, CheckedSettings, Generator,
     PartDecl, Protocol, Result, Role, Task, Trainer,
@@ -122,22 +122,7 @@ struct CheckedText {
     #[serde(default)]
     settings: Option<Value>,
     #[serde(default)]
-    mistakes: Vec<MistakeText>,
-}
-
-#[derive(Deserialize)]
-struct MistakeText {
-    path: Vec<StepText>,
-    text: String,
-    #[serde(default)]
-    on_key: bool,
-}
-
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum StepText {
-    Item(usize),
-    Key(String),
+    mistakes: Vec<Mistake>,
 }
 
 /// Lets the library check settings; if it does not, its description says enough to do it here.
@@ -167,10 +152,16 @@ fn checked(
         Ok(None) => describe::check(fields, value, reader),
         Ok(Some(checked)) => {
             let before = reader.mistakes.len();
-            for mut mistake in checked.mistakes {
-                mistake.path.truncate(STEPS);
-                mistake.text = plain(&mistake.text.chars().take(TEXT).collect::<String>());
-                note(&mistake.path, &mistake, reader);
+            for Mistake { path, text, on_key } in checked.mistakes {
+                let step = |step| match step {
+                    Step::Item(at) => Step::Item(at),
+                    Step::Key(key) => Step::Key(plain(&key)),
+                };
+                reader.add(Mistake {
+                    path: path.into_iter().take(STEPS).map(step).collect(),
+                    text: plain(&text.chars().take(TEXT).collect::<String>()),
+                    on_key,
+                });
             }
             match checked.settings {
                 _ if reader.mistakes.len() > before => None,
@@ -182,21 +173,6 @@ fn checked(
         }
         Err(error) => reader.wrong(format!("cannot be checked: {error:#}")),
     }
-}
-
-fn note(path: &[StepText], mistake: &MistakeText, reader: &mut Reader) {
-    let Some((step, rest)) = path.split_first() else {
-        reader.wrong::<()>(mistake.text.clone());
-        if let Some(last) = reader.mistakes.last_mut() {
-            last.on_key = mistake.on_key;
-        }
-        return;
-    };
-    let step = match step {
-        StepText::Item(at) => Step::Item(*at),
-        StepText::Key(key) => Step::Key(plain(key)),
-    };
-    reader.below(step, |r| note(rest, mistake, r));
 }
 
 /// Notes what JSON cannot say: NaN, infinities, tags, and keys that are no text.

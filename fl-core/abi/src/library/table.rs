@@ -10,7 +10,7 @@ use crate::roles::aggregator::LocalAggregator;
 use crate::signature::obstacle;
 use anyhow::{Context, anyhow, ensure};
 use fl_roles::message::{MessageDecl, MessageType, message_type, message_types};
-use fl_roles::settings::{Reader, Step, Value};
+use fl_roles::settings::{Reader, Value};
 use fl_roles::{
     Accountant, AnyMechanism, AnySelector, BoxedPart, BuildContext, Generator, Problem, Result,
     Role, Task, Trainer, linked_parts,
@@ -261,17 +261,7 @@ fn check(input: &Input<'_>, host: &Host<'_>) -> Result<()> {
             let settings = read.value;
             host.json(&CheckReply { settings })
         }
-        _ => {
-            let mistakes = reader.mistakes.iter().map(|m| {
-                let step = |s: &Step| match s {
-                    Step::Key(key) => json!(key),
-                    Step::Item(at) => json!(at),
-                };
-                let path: Vec<_> = m.path.iter().map(step).collect();
-                json!({ "path": path, "text": m.text, "on_key": m.on_key })
-            });
-            host.json(&json!({ "mistakes": mistakes.collect::<Vec<_>>() }))
-        }
+        _ => host.json(&json!({ "mistakes": reader.mistakes })),
     }
 }
 

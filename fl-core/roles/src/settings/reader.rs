@@ -1,11 +1,13 @@
 //! [`Reader`]: reads settings and collects every mistake.
 
 use super::{Range, Setting, Value, ValueType};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write};
 
 /// One step of the path to a value.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(untagged)]
 pub enum Step {
     /// Under this key.
     Key(String),
@@ -30,13 +32,14 @@ pub fn show_path(path: &[Step]) -> String {
 }
 
 /// A mistake at one place.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mistake {
     /// The place.
     pub path: Vec<Step>,
     /// The value found, and the expected one.
     pub text: String,
     /// Whether the last key of the path is wrong, and not the value under it.
+    #[serde(default)]
     pub on_key: bool,
 }
 
@@ -74,6 +77,12 @@ impl Reader {
             on_key: false,
         });
         None
+    }
+
+    /// Records a mistake below here.
+    pub fn add(&mut self, below: Mistake) {
+        let path = [&self.path[..], &below.path].concat();
+        self.mistakes.push(Mistake { path, ..below });
     }
 
     /// Records `must be <wanted>, got <value>`.
