@@ -45,6 +45,17 @@ impl<M> ClientMessage<M> {
         }
     }
 
+    /// Returns another message in the same envelope.
+    pub fn around<N>(&self, body: N) -> ClientMessage<N> {
+        ClientMessage {
+            from: self.from,
+            weight: self.weight,
+            class_counts: self.class_counts.clone(),
+            training_loss: self.training_loss,
+            body,
+        }
+    }
+
     /// Replaces the body by `f` of it.
     ///
     /// # Errors
@@ -186,13 +197,8 @@ impl<M: AnyMessage> Inbox<M> {
     /// number.
     pub fn map<N: Message>(&self, f: impl Fn(&ClientMessage<M>) -> Result<N>) -> Result<Inbox<N>> {
         let one = |mail: &ClientMessage<M>| -> Result<ClientMessage<N>> {
-            Ok(ClientMessage {
-                from: mail.from,
-                weight: mail.weight,
-                class_counts: mail.class_counts.clone(),
-                training_loss: mail.training_loss,
-                body: f(mail).with_context(|| format!("client {}", mail.from))?,
-            })
+            let body = f(mail).with_context(|| format!("client {}", mail.from))?;
+            Ok(mail.around(body))
         };
         Inbox::new(self.0.iter().map(one).collect::<Result<_>>()?)
     }

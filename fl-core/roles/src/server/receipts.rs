@@ -235,13 +235,7 @@ impl<'a> StepLog<'a> {
 
 /// As a [`StepLog`] takes it.
 pub(crate) fn shown(mail: &ClientMessage<Erased>) -> ClientMessage<&dyn AnyMessage> {
-    ClientMessage {
-        from: mail.from,
-        weight: mail.weight,
-        class_counts: mail.class_counts.clone(),
-        training_loss: mail.training_loss,
-        body: &*mail.body,
-    }
+    mail.around(&*mail.body)
 }
 
 impl RunState<'_> {
