@@ -2,7 +2,6 @@
 
 use crate::check::{CheckedProtocol, Checker};
 use crate::spanned_value::key;
-use fl_core::privacy::Observer;
 use fl_core::{
     Accountant, Budget, BuildContext, COUNTS, ExchangeSpec, Faults, Parts, Protocol, Role, Stream,
     Task, exposed,
@@ -61,7 +60,7 @@ impl Checker<'_> {
             );
             self.note_key(&[key("budget"), key("delta")], text);
         }
-        let observer = Observer::from(&budget.against);
+        let observer = budget.against;
         let seen = exposed(protocol.as_ref(), &parts, &context, faults).to(observer);
         if !seen.is_empty() {
             let text = format!(

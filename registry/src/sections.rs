@@ -40,7 +40,7 @@ fl_core::settings! {
         /// What to do with answers that cannot be used.
         faults: Faults = fl_core::settings::defaults();
         /// Where the noise of releases comes from.
-        noise: NoiseFrom = NoiseFrom::Seeded;
+        noise: Noise = Noise::Seeded;
         /// When the run is written down, so that it can go on after a stop. Results do not depend
         /// on it.
         checkpoint: Checkpoints = fl_core::settings::defaults();
@@ -135,28 +135,6 @@ impl Setting for LedgerUse {
     fn value_type() -> ValueType {
         let path = ValueType::Text(Some(".".into()));
         ValueType::one_of([path, LedgerSection::value_type()]).described(KIND)
-    }
-}
-
-fl_core::choices! {
-    /// Where noise comes from.
-    pub(crate) enum NoiseFrom {
-        /// The seed, so that the run can be repeated. A reader of the spec can remove the noise
-        /// again, so this is for experiments.
-        Seeded = "seeded",
-        /// A key of the operating system that is forgotten with the run; exact samplers on a grid
-        /// (Canonne, Kamath and Steinke 2020). The run cannot be repeated bit for bit, and its
-        /// digest leaves out what depends on the noise.
-        System = "system",
-    }
-}
-
-impl From<NoiseFrom> for Noise {
-    fn from(from: NoiseFrom) -> Self {
-        match from {
-            NoiseFrom::Seeded => Self::Seeded,
-            NoiseFrom::System => Self::System,
-        }
     }
 }
 

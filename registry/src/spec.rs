@@ -223,7 +223,7 @@ impl Document {
             budget: top.budget,
             ledger: top.ledger,
             keep: top.keep,
-            noise: top.noise.into(),
+            noise: top.noise,
             libraries: catalogue.libraries.clone(),
             isolates: catalogue.isolates(),
             resolved,

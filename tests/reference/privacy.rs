@@ -60,7 +60,7 @@ pub const OPS: &[Op] = &[
     ("advanced_composition", |i| {
         let (pure, delta) = (Pure::of(i.get("queries")?, i.get("eps0")?), i.get("delta")?);
         // the form in PATE's paper has `sum eps^2` for `sum eps (e^eps - 1)`, which is larger
-        let in_pate = (-2.0 * f64::ln(delta) * pure.squares).sqrt() + pure.squares;
+        let in_pate = (-2.0 * libm::log(delta) * pure.squares).sqrt() + pure.squares;
         Ok(json!({
             "dwork_roth_3_20": number(pure.advanced(delta)),
             "pate_form_k_eps0_sq": number(in_pate), "basic": number(pure.sum),

@@ -278,35 +278,13 @@ pub trait Host {
     ) -> Result<()>;
 }
 
-crate::choices! {
-    /// The observer that a budget limits.
-    pub enum BudgetScope {
-        /// The operator of the server.
-        Server = "server",
-        /// The other clients.
-        Clients = "clients",
-        /// Readers of the results: kept models, measurements, the report.
-        Readers = "readers",
-    }
-}
-
-impl From<&BudgetScope> for Observer {
-    fn from(against: &BudgetScope) -> Self {
-        match against {
-            BudgetScope::Server => Self::Server,
-            BudgetScope::Clients => Self::Clients,
-            BudgetScope::Readers => Self::Readers,
-        }
-    }
-}
-
 crate::settings! {
     /// The privacy budget of a run, which stops before it would exceed the budget.
     pub struct Budget {
         /// The largest epsilon.
         epsilon: f64, in crate::settings::above(0.0);
         /// The observer that the budget limits.
-        against: BudgetScope = BudgetScope::Readers;
+        against: Observer = Observer::Readers;
         /// The delta of the budget; an accountant with a larger one is refused. Defaults to the
         /// accountant's own.
         delta: Option<f64> = None, in crate::settings::between(0.0, 1.0);

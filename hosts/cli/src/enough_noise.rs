@@ -1,6 +1,5 @@
 //! The noise that keeps a budget to the end of a run.
 
-use fl_core::privacy::Observer;
 use fl_core::settings::Value;
 use fl_core::{Budget, Parts, Role};
 use fl_data::{Assembled, DataSpec};
@@ -93,7 +92,7 @@ fn with_noise(
         ..spec.clone()
     };
     let plan = Plan::new(&spec, data).ok()?;
-    let observer = Observer::from(&budget.against);
+    let observer = budget.against;
     let mut reached = plan.reached.iter();
     let (_, guarantee) = reached.find(|(of, _)| *of == observer)?;
     Some(budget.allows(guarantee.as_ref()?.epsilon))

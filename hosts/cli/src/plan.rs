@@ -109,7 +109,7 @@ pub fn plan(args: &PlanArgs, catalogue: &Catalogue) -> Done {
     out += &fl_report::shown_models(&spec.resolved, disclosed).map_or(String::new(), line);
     for (observer, guarantee) in reached {
         let budget = spec.budget.as_ref();
-        let budget = budget.filter(|b| Observer::from(&b.against) == *observer);
+        let budget = budget.filter(|b| b.against == *observer);
         out += &line(match guarantee {
             Some(guarantee) => match budget.filter(|b| !b.allows(guarantee.epsilon)) {
                 Some(budget) => {

@@ -12,8 +12,7 @@ use anyhow::{Context, anyhow, ensure};
 use fl_core::privacy::{Epsilons, Observer, Protection};
 use fl_core::settings::Value;
 use fl_core::{
-    Accountant, Budget, BudgetScope, PartDecl, Parts, Result, Role, RunEvent, RunReleases,
-    SlotAssignment, hex,
+    Accountant, Budget, PartDecl, Parts, Result, Role, RunEvent, RunReleases, SlotAssignment, hex,
 };
 use fl_data::{Assembled, DataSpec, Split};
 use fl_registry::{Catalogue, LedgerUse, Spec, any_make};
@@ -146,11 +145,7 @@ impl RunSpending {
         let most = price(new, releases, against).ok()?;
         Some(Budget {
             epsilon: most.epsilon,
-            against: match against {
-                Observer::Server => BudgetScope::Server,
-                Observer::Clients => BudgetScope::Clients,
-                Observer::Readers => BudgetScope::Readers,
-            },
+            against,
             delta: None,
         })
     }
@@ -388,7 +383,7 @@ fn most(spec: &Spec<DataSpec>, id: Option<&AccountantId>, plan: &Plan) -> Spendi
     let releases = plan.releases.seen_by(Observer::Readers);
     let within = |budget: &Budget| {
         let new = accountant(&own_parts(spec), id).ok()?;
-        let against = Observer::from(&budget.against);
+        let against = budget.against;
         let most = price(new, releases.as_ref()?, against).ok()?;
         Some(budget.allows(most.epsilon))
     };
@@ -408,7 +403,7 @@ fn most(spec: &Spec<DataSpec>, id: Option<&AccountantId>, plan: &Plan) -> Spendi
             epsilon: times * budget.epsilon,
             delta: times * delta,
             against: if planned.by_server {
-                (&budget.against).into()
+                budget.against
             } else {
                 // all observers see the same releases of clients
                 Observer::Server

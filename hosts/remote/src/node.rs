@@ -8,10 +8,10 @@ use crate::spec::SpecText;
 use crate::wire::{AnswerKind, Packet, ReplyHead, RequestHead, RequestKind, WireError};
 use anyhow::{Context, Error, bail, ensure};
 use fl_core::message::Params;
-use fl_core::privacy::NoiseSource;
+use fl_core::privacy::{NoiseSource, Observer};
 use fl_core::{
-    Body, Budget, BudgetScope, BuildContext, ClientId, ClientState, Examples, Payload, Problem,
-    Protocol, Request, Result, Stream, Task, caught, hex,
+    Body, Budget, BuildContext, ClientId, ClientState, Examples, Payload, Problem, Protocol,
+    Request, Result, Stream, Task, caught, hex,
 };
 use fl_privacy::{AnswerKey, NodeLedger};
 use fl_receipts::SigningKey;
@@ -75,7 +75,7 @@ impl Node {
         if let Some((epsilon, delta)) = policy.and_then(|p| Some((p.epsilon?, p.delta))) {
             served.maker.budgets.push(Budget {
                 epsilon,
-                against: BudgetScope::Server,
+                against: Observer::Server,
                 delta: Some(delta),
             });
         }

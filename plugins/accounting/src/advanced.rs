@@ -2,8 +2,8 @@
 use crate::basic::pure;
 use crate::pate::Pure;
 use crate::priced_ledger::{Price, PricedLedger, Pricing};
-use crate::unit_choice::UnitChoice;
 use fl_core::prelude::*;
+use fl_core::privacy::Unit;
 use fl_core::settings::between;
 
 settings! {
@@ -14,7 +14,7 @@ settings! {
         /// Delta of the guarantee.
         delta: f64 = 1e-5, in between(0.0, 1.0);
         /// The unit to protect, if a release has a price for either.
-        unit: UnitChoice = UnitChoice::Example;
+        unit: Unit = Unit::Example;
     }
 }
 
@@ -22,7 +22,7 @@ impl Pricing for AdvancedComposition {
     type Cost = Pure;
 
     fn price(&self, event: &PrivacyEvent) -> Result<Price<Pure>> {
-        let price = pure("advanced-composition", event, self.unit.unit())?;
+        let price = pure("advanced-composition", event, self.unit)?;
         Ok(price.map(|(k, epsilon)| Pure::of(k, epsilon)))
     }
 
@@ -47,7 +47,7 @@ mod tests {
             fl_conformance::accountant(|| {
                 PricedLedger::from(AdvancedComposition {
                     delta,
-                    unit: UnitChoice::Party,
+                    unit: Unit::Party,
                 })
             });
         }

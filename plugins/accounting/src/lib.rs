@@ -18,7 +18,6 @@ mod priced_ledger;
 mod public_size;
 mod rdp;
 pub mod renyi;
-mod unit_choice;
 mod vote_release;
 
 pub use advanced::AdvancedComposition;

@@ -2,10 +2,9 @@
 use crate::gnmax::{cap_ln_q, ln_q, rdp, threshold_rdp};
 use crate::priced_ledger::{Price, PricedLedger, Pricing, plus, ratio, scaled, unpriced};
 use crate::renyi::{self, Conversion, gaussian};
-use crate::unit_choice::UnitChoice;
 use crate::vote_release::{changed, counts};
 use fl_core::prelude::*;
-use fl_core::privacy::{VoteNoise, VoteRelease};
+use fl_core::privacy::{Unit, VoteNoise, VoteRelease};
 use fl_core::settings::between;
 use std::collections::BTreeMap;
 
@@ -18,7 +17,7 @@ settings! {
         /// Delta of the guarantee.
         delta: f64 = 1e-5, in between(0.0, 1.0);
         /// The unit to protect.
-        unit: UnitChoice = UnitChoice::Example;
+        unit: Unit = Unit::Example;
         /// The conversion of Renyi differential privacy to an epsilon.
         conversion: Conversion = Conversion::Improved;
     }
@@ -109,7 +108,7 @@ impl Pricing for PateGnmax {
                         ratio(event, 1.0, check)?.max(ratio(event, 1.0, sigma)?)
                     }
                 };
-                let unit = self.unit.unit();
+                let unit = self.unit;
                 let (changed, from_data) = changed(event, votes, unit)?;
                 let counts = counts(event, votes)?;
                 Ok(Price {
@@ -142,12 +141,11 @@ plugin!(accountant "pate-gnmax" => PateGnmax as PricedLedger<PateGnmax>,
 mod tests {
     use super::*;
     use fl_core::message::VoteSensitivity;
-    use fl_core::privacy::Unit;
 
     fn books() -> PricedLedger<PateGnmax> {
         PateGnmax {
             delta: 1e-5,
-            unit: UnitChoice::Example,
+            unit: Unit::Example,
             conversion: Conversion::Classic,
         }
         .into()

@@ -1,10 +1,9 @@
 //! The accountant of Laplace votes in PATE and FedKT.
 use crate::pate::{Orders, Pure, alpha, epsilon, moments};
 use crate::priced_ledger::{Price, PricedLedger, Pricing, plus, ratio, unpriced};
-use crate::unit_choice::UnitChoice;
 use crate::vote_release::{changed, counts};
 use fl_core::prelude::*;
-use fl_core::privacy::VoteNoise;
+use fl_core::privacy::{Unit, VoteNoise};
 use fl_core::settings::between;
 
 choices! {
@@ -39,7 +38,7 @@ settings! {
         /// Delta of the guarantee.
         delta: f64 = 1e-5, in between(0.0, 1.0);
         /// The unit to protect.
-        unit: UnitChoice = UnitChoice::Example;
+        unit: Unit = Unit::Example;
         /// The orders at which moments are kept.
         orders: MomentOrders = MomentOrders::Standard;
     }
@@ -78,7 +77,7 @@ impl Pricing for PateMoments {
                 let VoteNoise::Laplace { gamma } = votes.noise else {
                     return unpriced("pate-moments", "Laplace noise; use `pate-gnmax`", event);
                 };
-                let (unit, gamma) = (self.unit.unit(), ratio(event, gamma, 1.0)?);
+                let (unit, gamma) = (self.unit, ratio(event, gamma, 1.0)?);
                 let (changed, from_data) = changed(event, votes, unit)?;
                 let mut cost = fixed(votes.queries, 2.0 * f64::from(changed) * gamma);
                 let counts = counts(event, votes)?;
@@ -120,10 +119,10 @@ mod tests {
     use super::*;
     use fl_core::Problem;
     use fl_core::message::VoteSensitivity;
+    use fl_core::privacy::VoteRelease;
     use fl_core::privacy::{Composition, Ledger};
-    use fl_core::privacy::{Unit, VoteRelease};
 
-    fn books(unit: UnitChoice) -> PricedLedger<PateMoments> {
+    fn books(unit: Unit) -> PricedLedger<PateMoments> {
         PateMoments {
             delta: 1e-5,
             unit,
@@ -148,7 +147,7 @@ mod tests {
     }
 
     fn epsilon_of(event: &PrivacyEvent) -> f64 {
-        let mut books = books(UnitChoice::Example);
+        let mut books = books(Unit::Example);
         books.charge(event).unwrap();
         books.guarantee(None).unwrap().epsilon
     }
@@ -163,7 +162,7 @@ mod tests {
             fl_conformance::accountant(|| {
                 PricedLedger::from(PateMoments {
                     delta: 1e-5,
-                    unit: UnitChoice::Party,
+                    unit: Unit::Party,
                     orders: orders.clone(),
                 })
             });
@@ -177,7 +176,7 @@ mod tests {
             counts: None,
             ..agreed.clone()
         };
-        let mut told = books(UnitChoice::Example);
+        let mut told = books(Unit::Example);
         told.charge(&PrivacyEvent::Votes(agreed)).unwrap();
         let guarantee = told.guarantee(None).unwrap();
         assert!(guarantee.data_dependent && guarantee.unit == Unit::Example);
@@ -192,7 +191,7 @@ mod tests {
     #[test]
     fn a_party_counts_with_all_its_votes_and_parties_do_not_add_up() {
         let event = PrivacyEvent::Votes(votes(0.1, &[[5, 0], [4, 1], [3, 2]]));
-        let mut party = books(UnitChoice::Party);
+        let mut party = books(Unit::Party);
         party.charge(&event).unwrap();
         // vector L2_party_level_t5: 3.3597 by moments, and three times eps0 = 1 is less
         assert_eq!(party.guarantee(None).unwrap().epsilon, 3.0);
@@ -201,13 +200,13 @@ mod tests {
             client: Some(client),
             events: vec![event.clone(); n],
         };
-        let mut many = books(UnitChoice::Example);
+        let mut many = books(Unit::Example);
         many.merge(
             &[ledger(0, 2), ledger(1, 1), ledger(2, 2)],
             Composition::Parallel,
         )
         .unwrap();
-        let mut one = books(UnitChoice::Example);
+        let mut one = books(Unit::Example);
         one.merge(&[ledger(7, 2)], Composition::Parallel).unwrap();
         assert_eq!(many.guarantee(None).unwrap(), one.guarantee(None).unwrap());
     }
@@ -219,7 +218,7 @@ mod tests {
         assert_eq!(epsilon_of(&PrivacyEvent::Votes(free.clone())), 0.0);
         // a bound of 0 is itself a fact about the data, if it comes from them
         (free.counts, free.sensitivity.from_data) = (None, true);
-        let mut books = books(UnitChoice::Example);
+        let mut books = books(Unit::Example);
         books.charge(&PrivacyEvent::Votes(free)).unwrap();
         assert!(books.guarantee(None).unwrap().data_dependent);
     }
@@ -227,7 +226,7 @@ mod tests {
     #[test]
     fn what_is_not_said_or_does_not_fit_is_refused() {
         let text = |votes: VoteRelease| {
-            let error = books(UnitChoice::Example)
+            let error = books(Unit::Example)
                 .charge(&PrivacyEvent::Votes(votes))
                 .unwrap_err();
             assert!(matches!(error.downcast_ref(), Some(Problem::Unpriced(_))));

@@ -275,7 +275,7 @@ mod tests {
         let mut counts = Counts::new(rows, Array2::zeros((queries as usize, 2)));
         let budget = Budget {
             epsilon: budget,
-            against: crate::BudgetScope::Readers,
+            against: crate::privacy::Observer::Readers,
             delta: None,
         };
         let one = Cohort::everyone(vec![0]);

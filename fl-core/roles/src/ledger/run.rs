@@ -2,7 +2,7 @@
 
 use super::budget::{CohortOrigin, PaidRelease, ensure_budget};
 use super::exposure::{ExposureTracker, FOLLOWS_DATA, exposed};
-use crate::host::{BudgetScope, RunOptions};
+use crate::host::RunOptions;
 use crate::message::AnyMessage;
 use crate::privacy::{
     Composition, Guarantee, Ledger, Noise, Observer, Protection, Protections, Unit,
@@ -81,7 +81,7 @@ impl RunLedger {
     ) -> Result<PaidRelease> {
         let limits = self.budgets.iter().filter_map(|budget| {
             let observer = match budget.against {
-                BudgetScope::Clients => Observer::Clients,
+                Observer::Clients => Observer::Clients,
                 _ => Observer::Readers,
             };
             let accountant = self.accountants.get(&observer)?;
@@ -153,10 +153,7 @@ impl RunLedger {
     /// [`Problem::Unpriced`] if there is a budget against one of them.
     pub fn expose(&mut self, to: &[Observer], what: &str) -> Result<()> {
         self.exposure.exposed.add(to, what);
-        let mut limited = self
-            .budgets
-            .iter()
-            .map(|budget| Observer::from(&budget.against));
+        let mut limited = self.budgets.iter().map(|budget| budget.against);
         match limited.find(|observer| to.contains(observer)) {
             Some(observer) => bail!(Problem::Unpriced(format!(
                 "no budget can be kept against {observer}: {what}"

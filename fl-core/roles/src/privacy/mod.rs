@@ -19,14 +19,14 @@ use crate::message::VoteSensitivity;
 use serde::{Deserialize, Serialize};
 use std::fmt::{Display, Formatter};
 
-/// The unit whose presence is protected.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Unit {
-    /// One example of one client.
-    Example,
-    /// A whole client (party).
-    Party,
+crate::choices! {
+    /// The unit whose presence is protected.
+    pub enum Unit: Copy, Eq, Serialize, Deserialize {
+        /// One example of one client.
+        Example = "example",
+        /// A whole client.
+        Party = "party",
+    }
 }
 
 impl Display for Unit {
@@ -38,15 +38,15 @@ impl Display for Unit {
     }
 }
 
-/// The pairs of data sets that a guarantee covers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Neighbours {
-    /// One unit is added or removed. For a party only its data are; the party itself still takes
-    /// part (zero-out, Kairouz et al. 2021).
-    Removed,
-    /// One unit is replaced by another.
-    Replaced,
+crate::choices! {
+    /// The pairs of data sets that a guarantee covers.
+    pub enum Neighbours: Copy, Eq, PartialOrd, Ord, Serialize, Deserialize {
+        /// One unit is added or removed. For a party only its data are; the party itself still
+        /// takes part (zero-out, Kairouz et al. 2021).
+        Removed = "removed",
+        /// One unit is replaced by another.
+        Replaced = "replaced",
+    }
 }
 
 impl Neighbours {

@@ -12,16 +12,24 @@ use std::fmt::{Display, Formatter};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The kind of a noise source, as guarantees report it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Noise {
-    /// The run's seed, so that a run can be repeated. Anyone with the seed can remove the noise.
-    #[default]
-    Seeded,
-    /// A key that the operating system drew for this run and that is forgotten with it; exact
-    /// samplers on a grid.
-    System,
+crate::choices! {
+    /// Where noise comes from.
+    pub enum Noise: Copy, Eq, Serialize, Deserialize {
+        /// The seed, so that the run can be repeated. A reader of the spec can remove the noise
+        /// again, so this is for experiments.
+        Seeded = "seeded",
+        /// A key of the operating system that is forgotten with the run; exact samplers on a grid
+        /// (Canonne, Kamath and Steinke 2020). The run cannot be repeated bit for bit, and its
+        /// digest leaves out what depends on the noise.
+        System = "system",
+    }
+}
+
+#[expect(clippy::derivable_impls, reason = "`choices!` takes no `#[default]`")]
+impl Default for Noise {
+    fn default() -> Self {
+        Self::Seeded
+    }
 }
 
 impl Display for Noise {

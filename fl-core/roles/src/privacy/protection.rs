@@ -6,16 +6,16 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{Display, Formatter};
 
-/// An observer of a run. Every guarantee holds against one observer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Observer {
-    /// The operator of the server: every answer and its envelope.
-    Server,
-    /// Any client: everything that the server sends.
-    Clients,
-    /// Readers of the results: kept models, measurements, the journal, the report.
-    Readers,
+crate::choices! {
+    /// An observer of a run. Every guarantee holds against one observer.
+    pub enum Observer: Copy, Eq, PartialOrd, Ord, Serialize, Deserialize {
+        /// The operator of the server.
+        Server = "server",
+        /// The other clients.
+        Clients = "clients",
+        /// Readers of the results: kept models, measurements, the report.
+        Readers = "readers",
+    }
 }
 
 impl Observer {

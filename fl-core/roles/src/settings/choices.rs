@@ -3,7 +3,7 @@
 use super::{Reader, Value, ValueType, nearest, show};
 
 /// Declares a setting that is one of several: a word (`relu`), or a word with its own settings
-/// (`{pool: 2}`).
+/// (`{pool: 2}`). After a colon come traits to derive, [`serde::Serialize`] among them.
 ///
 /// ```
 /// use fl_core::settings::read_yaml;
@@ -27,11 +27,12 @@ use super::{Reader, Value, ValueType, nearest, show};
 /// ```
 #[macro_export]
 macro_rules! choices {
-    ($(#[doc = $about:literal])+ $vis:vis enum $name:ident {
+    ($(#[doc = $about:literal])+ $vis:vis enum $name:ident $(: $($also:path),+)? {
         $( $(#[doc = $doc:literal])+ $variant:ident $(($ty:ty $(, in $range:expr)?))? = $word:literal ),* $(,)?
     }) => {
         $(#[doc = $about])+
         #[derive(Clone, Debug, PartialEq)]
+        $(#[derive($($also),+)] #[serde(rename_all = "kebab-case")])?
         $vis enum $name { $( $(#[doc = $doc])+ $variant $(($ty))? ),* }
 
         impl $crate::settings::Setting for $name {
