@@ -2,9 +2,9 @@
 
 use crate::log::say;
 use crate::run::number_of_threads;
-use crate::{DataDir, Done, Failure, Overrides, either, not_stopped, width};
+use crate::{DataDir, Done, Failure, Overrides, either, not_stopped, width, word};
 use anyhow::Context;
-use clap::{Args, ValueEnum};
+use clap::Args;
 use fl_audit::{Audit, AuditOptions, AuditProgress, LEAST_RUNS, Method};
 use fl_core::privacy::{Neighbours, Unit};
 use fl_engine::Signals;
@@ -29,11 +29,11 @@ pub struct AuditArgs {
     #[arg(long, value_name = "N", conflicts_with_all = ["runs", "neighbour", "neighbour_set", "client"], value_parser = clap::value_parser!(u32).range(8..=MOST))]
     canaries: Option<u32>,
     /// What the two data sets differ in; by default the unit of the claim.
-    #[arg(long, value_name = "UNIT", value_enum)]
-    unit: Option<UnitArg>,
+    #[arg(long, value_name = "UNIT", value_parser = word::<Unit>())]
+    unit: Option<Unit>,
     /// How they differ in it; by default as in the claim.
-    #[arg(long, value_name = "CHANGE", value_enum)]
-    change: Option<ChangeArg>,
+    #[arg(long, value_name = "CHANGE", value_parser = word::<Neighbours>())]
+    change: Option<Neighbours>,
     /// The client whose data differ; otherwise one is drawn.
     #[arg(long, value_name = "ID")]
     client: Option<usize>,
@@ -65,22 +65,6 @@ pub struct AuditArgs {
     json: bool,
     #[command(flatten)]
     data: DataDir,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-enum UnitArg {
-    /// One row of one client.
-    Example,
-    /// All data of one client.
-    Party,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-enum ChangeArg {
-    /// A row that is added or removed; a client with its data or with none.
-    Removed,
-    /// A row or a client's data with wrong labels in the place of the right ones.
-    Replaced,
 }
 
 pub fn audit(args: &AuditArgs, catalogue: &Catalogue) -> Done {
@@ -118,14 +102,8 @@ pub fn audit(args: &AuditArgs, catalogue: &Catalogue) -> Done {
             Some(canaries) => Method::Canaries(canaries as usize),
             None => Method::Runs(args.runs as usize),
         },
-        unit: args.unit.map(|unit| match unit {
-            UnitArg::Example => Unit::Example,
-            UnitArg::Party => Unit::Party,
-        }),
-        change: args.change.map(|change| match change {
-            ChangeArg::Removed => Neighbours::Removed,
-            ChangeArg::Replaced => Neighbours::Replaced,
-        }),
+        unit: args.unit,
+        change: args.change,
         client: args.client,
         rows: args.rows.map(|rows| rows as usize),
         neighbour,

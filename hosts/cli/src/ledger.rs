@@ -1,8 +1,8 @@
 //! `fl ledger`: what all runs on a data set have released.
 
-use crate::{Done, Failure, print, width};
+use crate::{Done, Failure, print, width, word};
 use anyhow::Context;
-use clap::{Subcommand, ValueEnum};
+use clap::Subcommand;
 use fl_core::privacy::{Observer, Protection, Protections, UpperBound, short};
 use fl_privacy::{AccountantId, DataLedger, DataSet, Entry, Head, Limit, State};
 use fl_registry::{Catalogue, columns, fill};
@@ -25,8 +25,8 @@ pub enum LedgerCommand {
         #[arg(long, requires = "epsilon", allow_negative_numbers = true)]
         delta: Option<f64>,
         /// The observer that the limit is against.
-        #[arg(long, value_enum, default_value = "readers", requires = "epsilon")]
-        against: Against,
+        #[arg(long, value_parser = word::<Observer>(), default_value = "readers", requires = "epsilon")]
+        against: Observer,
     },
     /// Show what all runs guarantee together, for each data set, observer and unit.
     #[command(
@@ -46,27 +46,6 @@ pub enum LedgerCommand {
     },
 }
 
-/// An observer, in an argument.
-#[derive(Clone, Copy, ValueEnum)]
-pub enum Against {
-    /// The operator of the server.
-    Server,
-    /// The other clients.
-    Clients,
-    /// Readers of the results.
-    Readers,
-}
-
-impl From<Against> for Observer {
-    fn from(against: Against) -> Self {
-        match against {
-            Against::Server => Self::Server,
-            Against::Clients => Self::Clients,
-            Against::Readers => Self::Readers,
-        }
-    }
-}
-
 pub fn ledger(command: &LedgerCommand, catalogue: &Catalogue) -> Done {
     match command {
         LedgerCommand::Init {
@@ -74,7 +53,7 @@ pub fn ledger(command: &LedgerCommand, catalogue: &Catalogue) -> Done {
             epsilon,
             delta,
             against,
-        } => init(path, *epsilon, *delta, (*against).into()),
+        } => init(path, *epsilon, *delta, *against),
         LedgerCommand::Show {
             path,
             runs,

@@ -53,9 +53,11 @@ mod watch;
 pub use capture::{CapturedOutput, answered, bar};
 pub use progress::progress;
 
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::error::{ContextKind, ContextValue};
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use fl_core::PartDecl;
+use fl_core::settings::{Reader, Setting, ValueType, Word};
 use fl_data::DataSpec;
 use fl_engine::{NotRun, Signals};
 use fl_registry::{Catalogue, Isolation, Library, NO_LEVELS, Spec};
@@ -439,6 +441,17 @@ fn print(text: impl Display) -> Done {
 /// Prints a result for machines (`--json`) or for people.
 fn either(json: bool, machines: impl Display, people: impl Display) -> Done {
     if json { print(machines) } else { print(people) }
+}
+
+/// An option that is one of the words of a setting.
+fn word<T: Setting + Clone + Send + Sync + 'static>() -> impl TypedValueParser<Value = T> {
+    let words = match T::value_type() {
+        ValueType::Choice { words, .. } => words,
+        _ => Vec::new(),
+    };
+    let value = |word: Word| PossibleValue::new(&*word.name.leak()).help(word.doc);
+    PossibleValuesParser::new(words.into_iter().map(value))
+        .try_map(|word| T::read(&word.into(), &mut Reader::default()).ok_or("no such word"))
 }
 
 /// As [`print`], of words of the program's own, which may have colours, and of text that has passed

@@ -1,8 +1,8 @@
 //! `fl account laplace | gaussian | randomised-response | nfdp`: releases that are described by a
 //! few numbers.
 
-use super::price::{MOST, Whose, ask, number};
-use crate::{Done, Failure, print};
+use super::price::{MOST, ask, number};
+use crate::{Done, Failure, print, word};
 use clap::Args;
 use fl_core::privacy::{Guarantee, LowerBound, Neighbours, Unit, UpperBound, draws_for, short};
 use fl_core::{PrivacyEvent, Problem, Role};
@@ -18,8 +18,8 @@ struct Common {
     #[arg(long, default_value_t = 1e-5, allow_negative_numbers = true)]
     delta: f64,
     /// Whose presence is to be hidden; default: `example`.
-    #[arg(long, value_enum)]
-    level: Option<Whose>,
+    #[arg(long, value_parser = word::<Unit>())]
+    level: Option<Unit>,
     /// The epsilon of all releases together; fl finds the least noise that
     /// keeps it.
     #[arg(long, allow_negative_numbers = true)]
@@ -31,7 +31,7 @@ struct Common {
 
 impl Common {
     fn unit(&self) -> Unit {
-        self.level.unwrap_or(Whose::Example).unit()
+        self.level.unwrap_or(Unit::Example)
     }
 }
 
@@ -268,7 +268,7 @@ pub fn gaussian(args: &GaussianArgs, catalogue: &Catalogue) -> Done {
     let (sensitivity, mut unit) = (args.sensitivity, args.common.unit());
     number("sensitivity", sensitivity, f64::INFINITY)?;
     if args.rate.is_some() && args.of.is_some() {
-        if matches!(args.common.level, Some(Whose::Example)) {
+        if matches!(args.common.level, Some(Unit::Example)) {
             let text = "--level: with --rate and --of the number of units is public, and an \
                         example added or removed changes it; that has a price for a client with \
                         its data or with none: give `--level party`, or leave out --of";
@@ -362,7 +362,7 @@ pub fn nfdp(args: &NfdpArgs, catalogue: &Catalogue) -> Done {
         public: true,
         replacement: args.replacement,
     };
-    if matches!(args.common.level, Some(Whose::Party)) {
+    if matches!(args.common.level, Some(Unit::Party)) {
         let text = "--level: a sample of examples protects an example, and no whole client";
         return Err(Failure::usage(text));
     }

@@ -1,11 +1,11 @@
 //! `fl account pate`: the winners of votes in a file.
 
-use super::price::{Whose, ask, number};
-use crate::{Done, Failure, print};
+use super::price::{ask, number};
+use crate::{Done, Failure, print, word};
 use anyhow::{Context, bail, ensure};
 use clap::Args;
 use fl_core::message::VoteSensitivity;
-use fl_core::privacy::{UpperBound, VoteNoise, VoteRelease};
+use fl_core::privacy::{Unit, UpperBound, VoteNoise, VoteRelease};
 use fl_core::{PrivacyEvent, Result};
 use fl_registry::Catalogue;
 use serde_json::json;
@@ -38,8 +38,8 @@ pub struct PateArgs {
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     s: u32,
     /// Whose presence is to be hidden.
-    #[arg(long, value_enum, default_value = "party")]
-    level: Whose,
+    #[arg(long, value_parser = word::<Unit>(), default_value = "party")]
+    level: Unit,
     /// Moments 1 to 8 (the published code) or 1 to 32, for Laplace noise.
     #[arg(long, default_value_t = 32, value_parser = orders)]
     orders: u32,
@@ -159,7 +159,7 @@ pub fn pate(args: &PateArgs, catalogue: &Catalogue) -> Done {
             },
         })
     };
-    let unit = args.level.unit();
+    let unit = args.level;
     let price = |accountant: &str, event: &PrivacyEvent| {
         let settings = [("orders", args.orders())];
         ask(catalogue, accountant, args.delta, unit, &settings, event, 1)

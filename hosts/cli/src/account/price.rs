@@ -2,7 +2,6 @@
 
 use crate::Failure;
 use anyhow::Context;
-use clap::ValueEnum;
 use fl_core::privacy::{Guarantee, Unit};
 use fl_core::settings::Value;
 use fl_core::{PrivacyEvent, Role};
@@ -11,24 +10,6 @@ use fl_registry::Catalogue;
 
 /// The most releases that are added up.
 pub const MOST: u64 = 1_000_000;
-
-/// Whose presence is to be hidden.
-#[derive(Clone, Copy, ValueEnum)]
-pub enum Whose {
-    /// A whole client.
-    Party,
-    /// One example of one client.
-    Example,
-}
-
-impl Whose {
-    pub fn unit(self) -> Unit {
-        match self {
-            Self::Party => Unit::Party,
-            Self::Example => Unit::Example,
-        }
-    }
-}
 
 /// An option that must be above 0 and below `below`.
 pub fn number(what: &str, x: f64, below: f64) -> Result<(), Failure> {
