@@ -1,7 +1,7 @@
 //! `fl attack made`: how like private examples is what a run's generator makes?
 
 use super::{AttackArgs, attack};
-use crate::{Done, either};
+use crate::Done;
 use fl_attack::{GeneratorOptions, NearestPrivate, attack_generator};
 use fl_registry::Catalogue;
 use fl_report::Run;
@@ -9,17 +9,13 @@ use fl_report::Run;
 pub fn made(args: &AttackArgs<GeneratorOptions>, catalogue: &Catalogue, line: &[String]) -> Done {
     let options = &args.options;
     Run::open(&options.dir).map_err(crate::report::unreadable)?;
-    let all = attack(&args.common, catalogue, line, |run| {
-        attack_generator(options, run)
-    })?;
-    let json = serde_json::json!({
-        "run": options.dir, "seed": args.common.seed, "private": all.private, "features": all.features, "found": all.found,
-    });
-    either(
-        args.common.json,
-        json,
-        text(&all.found, all.private, &all.features),
-    )
+    attack(&args.common, catalogue, line, |run| {
+        let all = attack_generator(options, run)?;
+        let json = serde_json::json!({
+            "run": options.dir, "seed": args.common.seed, "private": all.private, "features": all.features, "found": all.found,
+        });
+        Ok((json, text(&all.found, all.private, &all.features)))
+    })
 }
 
 fn text(found: &[NearestPrivate], private: usize, about: &str) -> String {

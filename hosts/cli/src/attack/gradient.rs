@@ -1,7 +1,7 @@
 //! `fl attack gradient`: what a client's update gives away of the examples that it was made of.
 
 use super::{AttackArgs, attack};
-use crate::{Done, either};
+use crate::Done;
 use fl_attack::{GradientOptions, Labels, RecoveredImages, attack_gradient};
 use fl_registry::Catalogue;
 
@@ -11,18 +11,15 @@ pub fn gradient(
     line: &[String],
 ) -> Done {
     let options = &args.options;
-    let all = attack(&args.common, catalogue, line, |run| {
-        attack_gradient(options, run)
-    })?;
-    let json = serde_json::json!({
-        "spec": options.spec, "client": options.client, "update": options.update, "seed": args.common.seed,
-        "examples": all.examples, "labels": options.labels, "labels_right": all.labels_right, "attacks": all.attacks,
-    });
-    either(
-        args.common.json,
-        json,
-        text(options, all.examples, all.labels_right, &all.attacks),
-    )
+    attack(&args.common, catalogue, line, |run| {
+        let all = attack_gradient(options, run)?;
+        let json = serde_json::json!({
+            "spec": options.spec, "client": options.client, "update": options.update, "seed": args.common.seed,
+            "examples": all.examples, "labels": options.labels, "labels_right": all.labels_right, "attacks": all.attacks,
+        });
+        let text = text(options, all.examples, all.labels_right, &all.attacks);
+        Ok((json, text))
+    })
 }
 
 fn text(

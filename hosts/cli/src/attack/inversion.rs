@@ -1,7 +1,7 @@
 //! `fl attack inversion`: what the models of a run take each class to look like.
 
 use super::{AttackArgs, attack};
-use crate::{Done, either};
+use crate::Done;
 use clap::Args;
 use fl_attack::{InversionOptions, InversionResult, attack_models};
 use fl_registry::Catalogue;
@@ -23,11 +23,11 @@ pub struct ModelsOptions {
 pub fn inversion(args: &AttackArgs<ModelsOptions>, catalogue: &Catalogue, line: &[String]) -> Done {
     let ModelsOptions { dir, model, how } = &args.options;
     Run::open(dir).map_err(crate::report::unreadable)?;
-    let found = attack(&args.common, catalogue, line, |run| {
-        attack_models(dir, model.as_deref(), how, run)
-    })?;
-    let json = serde_json::json!({ "run": dir, "seed": args.common.seed, "attacks": found });
-    either(args.common.json, json, text(&found))
+    attack(&args.common, catalogue, line, |run| {
+        let found = attack_models(dir, model.as_deref(), how, run)?;
+        let json = serde_json::json!({ "run": dir, "seed": args.common.seed, "attacks": found });
+        Ok((json, text(&found)))
+    })
 }
 
 pub fn text(found: &[InversionResult]) -> String {

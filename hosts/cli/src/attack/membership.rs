@@ -1,7 +1,7 @@
 //! `fl attack membership`: who is among those that a run's models learnt from.
 
 use super::{AttackArgs, attack};
-use crate::{Done, either};
+use crate::Done;
 use fl_attack::{AttackResult, MembershipFound, MembershipOptions, attack_membership};
 use fl_core::privacy::{Guarantee, Noise, UpperBound};
 use fl_registry::Catalogue;
@@ -14,18 +14,15 @@ pub fn membership(
 ) -> Done {
     let options = &args.options;
     Run::open(&options.dir).map_err(crate::report::unreadable)?;
-    let MembershipFound { kept, attacks } = attack(&args.common, catalogue, line, |run| {
-        attack_membership(options, run)
-    })?;
-    let at_most = kept.as_ref().map(|(_, bound)| *bound);
-    let json = serde_json::json!({
-        "run": options.dir, "shadows": options.shadows, "seed": args.common.seed, "bound": at_most, "attacks": attacks,
-    });
-    either(
-        args.common.json,
-        json,
-        text(&attacks, kept.as_ref().map(|(kept, bound)| (kept, *bound))),
-    )
+    attack(&args.common, catalogue, line, |run| {
+        let MembershipFound { kept, attacks } = attack_membership(options, run)?;
+        let at_most = kept.as_ref().map(|(_, bound)| *bound);
+        let json = serde_json::json!({
+            "run": options.dir, "shadows": options.shadows, "seed": args.common.seed, "bound": at_most, "attacks": attacks,
+        });
+        let kept = kept.as_ref().map(|(kept, bound)| (kept, *bound));
+        Ok((json, text(&attacks, kept)))
+    })
 }
 
 fn text(found: &[AttackResult], kept: Option<(&Guarantee, f64)>) -> String {

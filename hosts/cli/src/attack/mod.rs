@@ -7,7 +7,7 @@ mod membership;
 mod slopes;
 mod substitute;
 
-use crate::{DataDir, Done, Failure};
+use crate::{DataDir, Done, Failure, either};
 use clap::{Args, Subcommand};
 use fl_attack::{
     AttackRun, GeneratorOptions, GradientOptions, MembershipOptions, Progress, SlopesOptions,
@@ -15,6 +15,7 @@ use fl_attack::{
 };
 use fl_registry::Catalogue;
 use indicatif::ProgressBar;
+use serde_json::Value;
 use std::sync::Arc;
 
 /// What an attack takes.
@@ -52,13 +53,13 @@ impl Progress for Bar {
     }
 }
 
-/// Runs an attack, and shows how far it is.
-fn attack<T>(
+/// Runs an attack, shows how far it is, and prints what it found: for machines, and for people.
+fn attack(
     common: &Common,
     catalogue: &Catalogue,
     line: &[String],
-    of: impl FnOnce(&AttackRun<'_>) -> anyhow::Result<T>,
-) -> Result<T, Failure> {
+    of: impl FnOnce(&AttackRun<'_>) -> anyhow::Result<(Value, String)>,
+) -> Done {
     let progress =
         |steps| Arc::new(Bar(crate::log::bar(ProgressBar::new(steps)))) as Arc<dyn Progress>;
     let found = of(&AttackRun {
@@ -68,10 +69,11 @@ fn attack<T>(
         seed: common.seed,
         progress: &progress,
     });
-    found.map_err(|error| match error.downcast::<Stopped>() {
+    let (json, text) = found.map_err(|error| match error.downcast::<Stopped>() {
         Ok(Stopped(code)) => Failure::Stopped(code),
         Err(error) => error.into(),
-    })
+    })?;
+    either(common.json, json, text)
 }
 
 #[derive(Subcommand)]

@@ -1,19 +1,19 @@
 //! `fl attack slopes`: what the slopes with which clients answer give away of their examples.
 
 use super::{AttackArgs, attack};
-use crate::{Done, either};
+use crate::Done;
 use fl_attack::{ClientResult, SlopesOptions, attack_slopes};
 use fl_registry::Catalogue;
 
 pub fn slopes(args: &AttackArgs<SlopesOptions>, catalogue: &Catalogue, line: &[String]) -> Done {
     let options = &args.options;
-    let found = attack(&args.common, catalogue, line, |run| {
-        attack_slopes(options, run)
-    })?;
-    let json = serde_json::json!({
-        "spec": options.spec, "seed": args.common.seed, "attacks": found,
-    });
-    either(args.common.json, json, text(&found))
+    attack(&args.common, catalogue, line, |run| {
+        let found = attack_slopes(options, run)?;
+        let json = serde_json::json!({
+            "spec": options.spec, "seed": args.common.seed, "attacks": found,
+        });
+        Ok((json, text(&found)))
+    })
 }
 
 fn text(found: &[ClientResult]) -> String {

@@ -2,7 +2,7 @@
 
 use super::inversion::text;
 use super::{AttackArgs, attack};
-use crate::{Done, either};
+use crate::Done;
 use fl_attack::{InversionResult, ModelResult, SubstituteFound, SubstituteOptions, attack_answers};
 use fl_registry::Catalogue;
 
@@ -12,13 +12,13 @@ pub fn substitute(
     line: &[String],
 ) -> Done {
     let options = &args.options;
-    let SubstituteFound { observed, models } = attack(&args.common, catalogue, line, |run| {
-        attack_answers(options, run)
-    })?;
-    let json = serde_json::json!({
-        "spec": options.spec, "client": options.client, "seed": args.common.seed, "observed": observed, "attacks": models,
-    });
-    either(args.common.json, json, table(options, observed, models))
+    attack(&args.common, catalogue, line, |run| {
+        let SubstituteFound { observed, models } = attack_answers(options, run)?;
+        let json = serde_json::json!({
+            "spec": options.spec, "client": options.client, "seed": args.common.seed, "observed": observed, "attacks": models,
+        });
+        Ok((json, table(options, observed, models)))
+    })
 }
 
 fn table(options: &SubstituteOptions, kind: &str, found: Vec<ModelResult>) -> String {
