@@ -85,6 +85,13 @@ pub trait RoundRule: Settings + Send + Sync + 'static {
     /// loss to report.
     const BY_GRADIENTS: bool = false;
 
+    /// Whether clients train groups of parameters in turn, each with the others as they are.
+    const TURNS: bool = false;
+
+    /// Whether clients take all steps by learning rates of the method, so that the optimiser of a
+    /// model has an effect in `tune` only.
+    const OWN_RATES: bool = false;
+
     /// Whether the server uses the clients' whole models, so that nothing can stay at them.
     const USES_WHOLE_MODELS: bool = false;
 
@@ -187,10 +194,14 @@ impl<R: RoundRule> Protocol for Rounds<R> {
         let model = model.published_if(family.keeps());
         let model = model.from_server_if(family.begins());
         let model = model.trained_by("local", &family.settings.local, (fresh, rounds));
-        let model = family.settings.local.needs(model);
+        let model = family.settings.local.rated(model);
+        let model = model.steps_alone_if(R::OWN_RATES && family.settings.tune.is_none());
         let tune = family.settings.tune.iter();
         let model = tune.fold(model, |model, training| training.needs(model));
         let model = model.needs_if(rule.mu() > 0.0, Ability::GradientTerms);
+        // parameters that stay as they are, are put back after each step
+        let holds = R::TURNS || family.settings.freeze_rest;
+        let model = model.needs_if(holds, Ability::ByStep);
         let sampled = family.settings.sampling.is_some();
         let model = model.needs_if(sampled, Ability::ExampleGradients);
         let loss = if family.begins() {
