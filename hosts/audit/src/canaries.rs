@@ -155,16 +155,12 @@ fn plant(
                 ))
             );
             // evenly over the clients, and the first rows of each
-            let mut left = canaries;
-            let mut at = 0;
-            while left > 0 {
-                for owner in owners.iter().filter(|k| data.clients[**k].len() > at) {
-                    if left > 0 {
-                        places.entry(*owner).or_default().push(at);
-                        left -= 1;
-                    }
-                }
-                at += 1;
+            let all = (0..).flat_map(|at| {
+                let owners = owners.iter().filter(move |k| data.clients[**k].len() > at);
+                owners.map(move |owner| (*owner, at))
+            });
+            for (owner, at) in all.take(canaries) {
+                places.entry(owner).or_default().push(at);
             }
         }
     }

@@ -16,34 +16,32 @@ const MOST_UNITS: usize = 10_000_000;
 /// make no sense.
 pub(crate) fn release(accountant: &str, event: &PrivacyEvent) -> Result<(Release, usize, Unit)> {
     let wrong = |why: &str| Problem::Unpriced(format!("{event}: {why}"));
-    let (release, times, unit) = match event {
+    let release = match event {
         PrivacyEvent::Gaussian {
-            sensitivity,
-            sigma,
-            unit,
+            sensitivity, sigma, ..
         } => {
             let shift = ratio(event, *sensitivity, *sigma)?;
-            (Release::Poisson { rate: 1.0, shift }, 1, unit)
+            Release::Poisson { rate: 1.0, shift }
         }
         PrivacyEvent::SubsampledGaussian {
             rate,
             sensitivity,
             sigma,
-            unit,
+            ..
         } => {
             ensure!(
                 (0.0..=1.0).contains(rate),
                 wrong("the probability must be in 0..=1")
             );
             let (rate, shift) = (*rate, ratio(event, *sensitivity, *sigma)?);
-            (Release::Poisson { rate, shift }, 1, unit)
+            Release::Poisson { rate, shift }
         }
         PrivacyEvent::FixedSizeGaussian {
             k,
             of,
             sensitivity,
             sigma,
-            unit,
+            ..
         } => {
             ensure!(
                 *of > 0 && k <= of,
@@ -51,7 +49,7 @@ pub(crate) fn release(accountant: &str, event: &PrivacyEvent) -> Result<(Release
             );
             let shift = ratio(event, *sensitivity, *sigma)?;
             let rate = *k as f64 / *of as f64;
-            (Release::Fixed { rate, shift }, 1, unit)
+            Release::Fixed { rate, shift }
         }
         PrivacyEvent::PublicSizeGaussian {
             rate,
@@ -74,22 +72,12 @@ pub(crate) fn release(accountant: &str, event: &PrivacyEvent) -> Result<(Release
                     "there must be 1 to {MOST_UNITS} units, and the probability must be in 0..=1"
                 ))
             );
-            (Release::PublicSize { of, rate, shift }, 1, unit)
+            Release::PublicSize { of, rate, shift }
         }
         PrivacyEvent::Laplace {
-            sensitivity,
-            scale,
-            unit,
-        } => (
-            Release::Laplace(ratio(event, *sensitivity, *scale)?),
-            1,
-            unit,
-        ),
-        PrivacyEvent::Pure {
-            epsilon,
-            times,
-            unit,
-        } => (Release::Pure(ratio(event, *epsilon, 1.0)?), *times, unit),
+            sensitivity, scale, ..
+        } => Release::Laplace(ratio(event, *sensitivity, *scale)?),
+        PrivacyEvent::Pure { epsilon, .. } => Release::Pure(ratio(event, *epsilon, 1.0)?),
         _ => {
             return unpriced(
                 accountant,
@@ -98,5 +86,10 @@ pub(crate) fn release(accountant: &str, event: &PrivacyEvent) -> Result<(Release
             );
         }
     };
-    Ok((release, times, *unit))
+    let times = match event {
+        PrivacyEvent::Pure { times, .. } => *times,
+        _ => 1,
+    };
+    let unit = event.unit().context("plain noise is about a unit")?;
+    Ok((release, times, unit))
 }

@@ -107,20 +107,6 @@ fn sample(sensitivity: f64, scale: f64) -> PrivacyEvent {
     }
 }
 
-/// Returns the unit that an event names; for votes, the accountant chooses the unit.
-fn unit(event: &PrivacyEvent) -> Option<Unit> {
-    match event {
-        PrivacyEvent::Laplace { unit, .. }
-        | PrivacyEvent::Gaussian { unit, .. }
-        | PrivacyEvent::SubsampledGaussian { unit, .. }
-        | PrivacyEvent::PublicSizeGaussian { unit, .. }
-        | PrivacyEvent::FixedSizeGaussian { unit, .. }
-        | PrivacyEvent::Pure { unit, .. } => Some(*unit),
-        PrivacyEvent::Sampled { .. } => Some(Unit::Example),
-        _ => None,
-    }
-}
-
 /// See [`crate::accountant`].
 ///
 /// # Errors
@@ -192,7 +178,7 @@ fn grows(make: Make<'_>, kind: Kind) -> Held {
         })?;
         before = after;
         let given = guarantee(&*part, None)?.unit;
-        must(SANE, unit(&event).is_none_or(|u| u == given), || {
+        must(SANE, event.unit().is_none_or(|u| u == given), || {
             format!("a guarantee for an {given:?} from {event:?}")
         })?;
     }
@@ -264,7 +250,7 @@ fn refuses(make: Make<'_>, kind: Kind) -> Held {
         (0.0, 0.0),
     ];
     // the sensitivity of votes is a number of votes, for which 0 is invalid
-    let counted = unit(&kind(1.0, 2.0)).is_none();
+    let counted = kind(1.0, 2.0).unit().is_none();
     let senseless = senseless
         .into_iter()
         .filter(|(s, _)| !counted || *s == 1.0)

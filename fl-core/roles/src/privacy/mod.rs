@@ -307,6 +307,20 @@ impl PrivacyEvent {
 }
 
 impl PrivacyEvent {
+    /// Returns the unit that it names; `None` if it names none, or the accountant chooses.
+    pub fn unit(&self) -> Option<Unit> {
+        match self {
+            Self::Laplace { unit, .. }
+            | Self::Gaussian { unit, .. }
+            | Self::SubsampledGaussian { unit, .. }
+            | Self::PublicSizeGaussian { unit, .. }
+            | Self::FixedSizeGaussian { unit, .. }
+            | Self::Pure { unit, .. } => Some(*unit),
+            Self::Sampled { .. } => Some(Unit::Example),
+            _ => None,
+        }
+    }
+
     /// Returns whether its price for an example also holds if the example is added or removed. A
     /// number of examples that is drawn, or split among voters, follows from the number of all: one
     /// example more may change it, and every vote.
