@@ -47,7 +47,7 @@ fn sum(
     let splits = splits(runs);
     let one_split = splits.len() < 2;
     let mut parts: Vec<Guarantee> = Vec::new();
-    let mut units: BTreeSet<&str> = BTreeSet::new();
+    let mut units: BTreeSet<Unit> = BTreeSet::new();
     let mut relation = Relation::of_nothing();
     let mut accountants: Vec<&AccountantId> = Vec::new();
     for run in runs {
@@ -59,7 +59,7 @@ fn sum(
                         run.title()
                     )
                 })?;
-                units.insert(unit_name(unit));
+                units.insert(unit);
                 relation = relation.and(Relation::of(neighbours));
                 parts.push(Guarantee {
                     epsilon: own.epsilon,
@@ -104,7 +104,7 @@ fn sum(
         if !events.is_empty() {
             let priced = make(id).and_then(|a| compose(a, &releases, observer, &splits));
             let priced = priced.map_err(|error| format!("{error:#}"))?;
-            units.insert(unit_name(priced.unit));
+            units.insert(priced.unit);
             relation = events.iter().fold(relation, Relation::with);
             parts.push(priced);
         }
@@ -112,7 +112,7 @@ fn sum(
     if units.len() > 1 {
         return Err("guarantees for one example and for one party do not add up".into());
     }
-    let party = units.contains(unit_name(Unit::Party));
+    let party = units.contains(&Unit::Party);
     let mut all = parts.iter().fold(nothing_spent(), |sum, next| Guarantee {
         epsilon: sum.epsilon + next.epsilon,
         delta: sum.delta + next.delta,
@@ -202,14 +202,6 @@ fn splits<'a>(runs: &[&'a Entry]) -> Vec<&'a DataId> {
         }
     }
     all
-}
-
-/// A unit, in an order.
-fn unit_name(unit: Unit) -> &'static str {
-    match unit {
-        Unit::Example => "example",
-        Unit::Party => "party",
-    }
 }
 
 fn nothing_spent() -> Guarantee {

@@ -21,7 +21,7 @@ use std::fmt::{Display, Formatter};
 
 crate::choices! {
     /// The unit whose presence is protected.
-    pub enum Unit: Copy, Eq, Serialize, Deserialize {
+    pub enum Unit: Copy, Eq, PartialOrd, Ord, Serialize, Deserialize {
         /// One example of one client.
         Example = "example",
         /// A whole client.
