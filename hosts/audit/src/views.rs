@@ -206,16 +206,6 @@ pub fn add_files(
 
 /// All numbers of a message, in the order of its tensors.
 pub fn numbers(tensors: &[(String, Tensor)]) -> Vec<f32> {
-    let mut all = Vec::new();
-    for (_, tensor) in tensors {
-        match tensor {
-            Tensor::F32(of) => all.extend(of.iter()),
-            Tensor::F64(of) => all.extend(of.iter().map(|x| *x as f32)),
-            Tensor::U32(of) => all.extend(of.iter().map(|x| *x as f32)),
-            Tensor::I64(of) => all.extend(of.iter().map(|x| *x as f32)),
-            Tensor::U8(of) => all.extend(of.iter().map(|x| f32::from(*x))),
-            Tensor::Bits(of) => all.extend(of.iter().map(|bit| f32::from(u8::from(bit)))),
-        }
-    }
-    all
+    let all = tensors.iter().flat_map(|(_, of)| of.view().to_f64());
+    all.map(|x| x as f32).collect()
 }

@@ -1,7 +1,7 @@
 //! Checks of an aggregator and of its claims.
 
 use crate::broken::{Broken, Held, must, none, run};
-use crate::compare::{difference, digits, numbers};
+use crate::compare::{difference, digits};
 use crate::sample::{CASES, Case, SampleMessages};
 use fl_core::message::{self, Erased, MessageType, NamedTensors, View};
 use fl_core::{AnyAggregator, ClientMessage, Executor, Round, Serial, Stream};
@@ -182,7 +182,7 @@ impl Bench<'_> {
         let all = self.first.bodies.iter().flat_map(|b| {
             b.content()
                 .iter()
-                .flat_map(|(_, v)| numbers(v))
+                .flat_map(|(_, v)| v.to_f64())
                 .collect::<Vec<_>>()
         });
         let tolerance = 1e-5 * all.fold(1.0, |most: f64, x| most.max(x.abs()));
@@ -265,13 +265,13 @@ fn places(tensors: &NamedTensors<'_>) -> Vec<((String, u32, usize), f64)> {
     let rows = tensors
         .iter()
         .find(|(name, _)| name == "rows")
-        .map(|(_, view)| numbers(view));
+        .map(|(_, view)| view.to_f64());
     let floats = tensors
         .iter()
         .filter(|(_, v)| matches!(v, View::F32(_) | View::F64(_)));
     let mut out = Vec::new();
     for (name, view) in floats {
-        let values = numbers(view);
+        let values = view.to_f64();
         let width = rows
             .as_ref()
             .map_or(values.len(), |rows| values.len() / rows.len().max(1))

@@ -83,7 +83,7 @@ pub(crate) fn difference(
     }
     a.iter()
         .zip(b)
-        .find_map(|((name, x), (_, y))| apart(name, &numbers(x), &numbers(y), tolerance))
+        .find_map(|((name, x), (_, y))| apart(name, &x.to_f64(), &y.to_f64(), tolerance))
 }
 
 /// Describes where two tables differ by more than `tolerance`; 0 requires the same bits.
@@ -99,7 +99,7 @@ pub(crate) fn apart_tables(
             other.dim()
         ));
     }
-    let numbers = |t: &Array2<f32>| numbers(&View::F32(t.view().into_dyn()));
+    let numbers = |t: &Array2<f32>| View::F32(t.view().into_dyn()).to_f64();
     apart("scores", &numbers(one), &numbers(other), tolerance)
 }
 
@@ -119,13 +119,10 @@ fn apart(name: &str, one: &[f64], other: &[f64], tolerance: f64) -> Option<Strin
 /// Returns the message with `f` of every float.
 pub(crate) fn map(message: &dyn AnyMessage, mut f: impl FnMut(f64) -> f64) -> Result<Erased> {
     let tensors = message.content().into_iter().map(|(name, view)| {
-        let tensor = match view {
-            View::F32(a) => Tensor::F32(a.mapv(|x| f(f64::from(x)) as f32)),
-            View::F64(a) => Tensor::F64(a.mapv(&mut f)),
-            View::U32(a) => Tensor::U32(a.to_owned()),
-            View::U8(b) => Tensor::U8(b.into_owned()),
-            View::I64(a) => Tensor::I64(a.to_owned()),
-            View::Bits(b) => Tensor::Bits(b.into_owned()),
+        let tensor = match view.to_tensor() {
+            Tensor::F32(a) => Tensor::F32(a.mapv(|x| f(f64::from(x)) as f32)),
+            Tensor::F64(a) => Tensor::F64(a.mapv(&mut f)),
+            other => other,
         };
         (name.into_owned(), tensor)
     });

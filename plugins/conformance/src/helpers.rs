@@ -1,7 +1,7 @@
 //! Helpers for authors' own tests: inboxes from literals, messages as text, and snapshots with a
 //! tolerance.
 
-use crate::compare::{digits, numbers};
+use crate::compare::digits;
 use fl_core::message::{Logits, Message, NamedTensors, Params, View};
 use fl_core::{Candidate, ClientId, ClientMessage, Inbox, Round};
 use insta::Snapshot;
@@ -99,7 +99,7 @@ fn one_line(tensors: &NamedTensors<'_>) -> String {
 
 fn lines(tensors: &NamedTensors<'_>) -> Vec<String> {
     let line = |(name, view): &(Cow<'_, str>, View<'_>)| {
-        let values: Vec<String> = numbers(view).into_iter().map(digits).collect();
+        let values: Vec<String> = view.to_f64().into_iter().map(digits).collect();
         format!("{name} {:?} {}", view.shape(), values.join(" "))
             .trim_end()
             .to_string()

@@ -230,19 +230,10 @@ impl FaultOutcome<'_> {
 /// Replaces the first numbers of a tensor of floats: `change` gets all of them and a NaN.
 fn numbers(tensor: Tensor, change: fn(&[f64], f64) -> Vec<f64>) -> Tensor {
     let mut tensor = tensor;
+    let changed = change(&tensor.view().to_f64(), f64::NAN);
     match &mut tensor {
-        Tensor::F32(a) => {
-            let all: Vec<f64> = a.iter().map(|x| f64::from(*x)).collect();
-            a.iter_mut()
-                .zip(change(&all, f64::NAN))
-                .for_each(|(x, y)| *x = y as f32);
-        }
-        Tensor::F64(a) => {
-            let all: Vec<f64> = a.iter().copied().collect();
-            a.iter_mut()
-                .zip(change(&all, f64::NAN))
-                .for_each(|(x, y)| *x = y);
-        }
+        Tensor::F32(a) => (a.iter_mut().zip(changed)).for_each(|(x, y)| *x = y as f32),
+        Tensor::F64(a) => a.iter_mut().zip(changed).for_each(|(x, y)| *x = y),
         Tensor::U32(_) | Tensor::U8(_) | Tensor::I64(_) | Tensor::Bits(_) => {}
     }
     tensor

@@ -143,12 +143,8 @@ impl View<'_> {
     /// Returns the shape.
     pub fn shape(&self) -> Vec<usize> {
         match self {
-            Self::F32(a) => a.shape().to_vec(),
-            Self::F64(a) => a.shape().to_vec(),
-            Self::U32(a) => a.shape().to_vec(),
             Self::U8(b) => vec![b.len()],
-            Self::I64(a) => a.shape().to_vec(),
-            Self::Bits(b) => b.shape.clone(),
+            other => other.table().unwrap_or_default().to_vec(),
         }
     }
 
@@ -169,12 +165,11 @@ impl View<'_> {
     /// Returns the size in bytes.
     pub fn bytes(&self) -> usize {
         match self {
-            Self::F32(a) => 4 * a.len(),
-            Self::F64(a) => 8 * a.len(),
-            Self::U32(a) => 4 * a.len(),
             Self::U8(b) => b.len(),
-            Self::I64(a) => 8 * a.len(),
-            Self::Bits(b) => b.packed.len(),
+            other => {
+                let sizes = other.table().unwrap_or_default();
+                other.dtype().bytes(sizes.iter().product())
+            }
         }
     }
 
@@ -205,6 +200,18 @@ impl View<'_> {
             Self::U8(b) => sink(b),
             Self::I64(a) => pieces(a, i64::to_le_bytes, &mut sink),
             Self::Bits(b) => sink(&b.packed),
+        }
+    }
+
+    /// Returns the numbers as 64-bit floats, in row order.
+    pub fn to_f64(&self) -> Vec<f64> {
+        match self {
+            Self::F32(a) => a.iter().map(|x| f64::from(*x)).collect(),
+            Self::F64(a) => a.iter().copied().collect(),
+            Self::U32(a) => a.iter().map(|x| f64::from(*x)).collect(),
+            Self::U8(b) => b.iter().map(|x| f64::from(*x)).collect(),
+            Self::I64(a) => a.iter().map(|x| *x as f64).collect(),
+            Self::Bits(b) => b.iter().map(|x| f64::from(u8::from(x))).collect(),
         }
     }
 

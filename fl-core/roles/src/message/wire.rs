@@ -108,27 +108,20 @@ fn read_numbers<'w>(
         let (bytes, after) = rest.split_at_checked(length).with_context(cut)?;
         rest = after;
         let shape = IxDyn(&shape.iter().map(|d| *d as usize).collect::<Vec<_>>());
-        fn all<T, const N: usize>(bytes: &[u8], from: impl Fn([u8; N]) -> T) -> Vec<T> {
-            bytes.as_chunks::<N>().0.iter().map(|c| from(*c)).collect()
+        fn all<T, const N: usize>(
+            shape: IxDyn,
+            bytes: &[u8],
+            from: impl Fn([u8; N]) -> T,
+        ) -> Result<ArrayD<T>> {
+            let all = bytes.as_chunks::<N>().0.iter().map(|c| from(*c));
+            Ok(ArrayD::from_shape_vec(shape, all.collect())?)
         }
         let tensor = match dtype {
-            Dtype::F32 => Tensor::F32(ArrayD::from_shape_vec(
-                shape,
-                all(bytes, f32::from_le_bytes),
-            )?),
-            Dtype::F64 => Tensor::F64(ArrayD::from_shape_vec(
-                shape,
-                all(bytes, f64::from_le_bytes),
-            )?),
-            Dtype::U32 => Tensor::U32(ArrayD::from_shape_vec(
-                shape,
-                all(bytes, u32::from_le_bytes),
-            )?),
+            Dtype::F32 => Tensor::F32(all(shape, bytes, f32::from_le_bytes)?),
+            Dtype::F64 => Tensor::F64(all(shape, bytes, f64::from_le_bytes)?),
+            Dtype::U32 => Tensor::U32(all(shape, bytes, u32::from_le_bytes)?),
             Dtype::U8 => Tensor::U8(bytes.to_vec()),
-            Dtype::I64 => Tensor::I64(ArrayD::from_shape_vec(
-                shape,
-                all(bytes, i64::from_le_bytes),
-            )?),
+            Dtype::I64 => Tensor::I64(all(shape, bytes, i64::from_le_bytes)?),
             Dtype::Bits => Tensor::Bits(Bits::new(shape.slice().to_vec(), bytes.to_vec())?),
         };
         tensors.push((name, tensor));
