@@ -127,6 +127,15 @@ impl RoundRule for Scaffold {
             Control::Gradient => slot,
         }
     }
+
+    fn conflicts(&self, _: Family<'_>, has: &dyn Fn(&str) -> bool) -> Vec<Conflict> {
+        let few = Conflict::at(
+            "server-control",
+            "is the mean of all clients' control variates, and `parts.cohort` may leave clients out: leave the cohort empty, or write `changes`",
+        );
+        let mean = matches!(self.server_control, ServerControl::Mean);
+        few.when(mean && has(&COHORT)).into_iter().collect()
+    }
 }
 plugin!(protocol "scaffold" => Shared<Scaffold> as Rounds<Scaffold>, papers: ["Karimireddy et al. 2020"]);
 

@@ -1,6 +1,6 @@
 //! What `fl check` finds before anything is trained, in specs of the methods that come with it.
 
-use crate::common::{fails, root};
+use crate::common::{fails, fl, root};
 
 /// What is wrong with a quick spec when this is set.
 fn wrong(spec: &str, set: &[&str]) -> String {
@@ -462,4 +462,24 @@ fn a_value_in_the_place_of_settings_gets_a_form_to_write() {
     let due = "data.split.dirichlet: must be a mapping of settings such as `{ alpha: .. }` (known: \
         alpha, reading, min-size), got 0.5";
     assert!(said.contains(due), "{said}");
+}
+
+/// Finds nothing wrong with a quick spec when this is set; returns the notes.
+fn fine(spec: &str, set: &[&str]) -> String {
+    let spec = format!("specs/quick/{spec}");
+    let mut args = vec!["check", &spec];
+    set.iter().for_each(|set| args.extend(["--set", set]));
+    let done = fl(&root(), &args);
+    let notes = String::from_utf8_lossy(&done.stderr).into_owned();
+    assert!(done.status.success(), "{args:?}: {notes}");
+    notes
+}
+
+#[test]
+fn a_mean_of_control_variates_needs_all_clients() {
+    let mean = "protocol.server-control=mean";
+    let said = wrong("scaffold.yaml", &[mean]);
+    let due = "`parts.cohort` may leave clients out: leave the cohort empty, or write `changes`";
+    assert!(said.contains(due), "{said}");
+    fine("scaffold.yaml", &[mean, "parts.cohort=null"]);
 }
