@@ -228,7 +228,7 @@ fn fesem_em(i: &Inputs<'_>) -> Result<Value> {
         centres.iter().map(Vec::as_slice).collect()
     }
     let maximise = |of: &[usize], centres: &mut Vec<Vec<f64>>| {
-        em::recentre(of, centres, |members, _| {
+        em::recentre(of, centres, |_, members, _| {
             let members: Vec<Vec<f64>> = members.iter().map(|at| w[*at].clone()).collect();
             Ok::<_, anyhow::Error>(mean(&members, &vec![1.0; members.len()]))
         })

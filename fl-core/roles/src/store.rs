@@ -243,6 +243,19 @@ impl Store {
         self.held.insert(slot.into(), StoredPart::new(part));
     }
 
+    /// Exchanges the part in this slot, or the state that waits for it, with what is kept as
+    /// `name`, which is no slot; either may be nothing.
+    pub fn exchange(&mut self, slot: &str, name: &str) {
+        fn swap<T>(all: &mut BTreeMap<String, T>, one: &str, other: &str) {
+            let both = (all.remove(one), all.remove(other));
+            all.extend(both.0.map(|held| (other.to_string(), held)));
+            all.extend(both.1.map(|held| (one.to_string(), held)));
+        }
+        let slot = &*self.slot(slot);
+        swap(&mut self.held, slot, name);
+        swap(&mut self.waiting, slot, name);
+    }
+
     /// Returns whether the part in this slot lasts between requests. At the server every part does.
     fn lasts(&self, slot: &str) -> bool {
         self.whose.is_none() || self.parts.lasts(slot)

@@ -53,7 +53,7 @@ pub(crate) const MODEL: TrainerSlot = TrainerSlot::new(
 );
 pub(crate) const AGGREGATOR: AggregatorSlot<Params, Params> = AggregatorSlot::new(
     "aggregator",
-    "Combines the parameters of the clients of one centre. It must keep no state, which would mix the centres.",
+    "Combines the parameters of the clients of one centre. It keeps a state for each centre.",
 );
 pub(crate) const COHORT: SelectorSlot<Roster> =
     SelectorSlot::new("cohort", "Picks the clients of a round; everyone if empty.");
@@ -296,10 +296,13 @@ pub(crate) fn maximise(
     centres: &mut [Params],
 ) -> Result<()> {
     let all: Vec<&ClientMessage<Params>> = trained.iter().collect();
-    em::recentre(of, centres, |members, centre| {
+    let several = centres.len() > 1;
+    em::recentre(of, centres, |j, members, centre| {
         let members = members.iter().map(|at| all[*at].clone()).collect();
+        let shown = round.showing(centre.clone());
         match Inbox::new(members) {
-            Ok(members) => server.aggregate(&AGGREGATOR, &round.showing(centre.clone()), &members),
+            Ok(members) if several => server.aggregate_line(&AGGREGATOR, j, &shown, &members),
+            Ok(members) => server.aggregate(&AGGREGATOR, &shown, &members),
             // members without examples leave the centre unchanged
             Err(_) => Ok(centre.clone()),
         }

@@ -40,17 +40,17 @@ pub fn objective<T: Copy + Into<f64>>(points: &[&[T]], centres: &[&[T]], of: &[u
     sum / points.len().max(1) as f64
 }
 
-/// The M step: the new centre of every cluster is `mean` of its members' positions; an empty
-/// cluster keeps its centre.
+/// The M step: the new centre of every cluster is `mean` of its number and its members'
+/// positions; an empty cluster keeps its centre.
 pub fn recentre<C: Clone, E>(
     of: &[usize],
     centres: &mut [C],
-    mut mean: impl FnMut(&[usize], &C) -> Result<C, E>,
+    mut mean: impl FnMut(usize, &[usize], &C) -> Result<C, E>,
 ) -> Result<(), E> {
     for (j, centre) in centres.iter_mut().enumerate() {
         let members: Vec<usize> = (0..of.len()).filter(|at| of[*at] == j).collect();
         if !members.is_empty() {
-            *centre = mean(&members, centre)?;
+            *centre = mean(j, &members, centre)?;
         }
     }
     Ok(())
@@ -131,7 +131,7 @@ mod tests {
             let views: Vec<&[f32]> = centres.iter().map(Vec::as_slice).collect();
             of = assign(&points, &views);
             objectives.push(objective(&points, &views, &of));
-            let done: Result<(), ()> = recentre(&of, &mut centres, |m, _| Ok(mean(m)));
+            let done: Result<(), ()> = recentre(&of, &mut centres, |_, m, _| Ok(mean(m)));
             done.unwrap();
         }
         for passes in 1..=3 {
@@ -156,7 +156,7 @@ mod tests {
         let points: [&[f32]; 2] = [&[1.0], &[2.5]];
         let of = assign(&points, &[&[0.0], &[9.0], &[2.0]]);
         assert_eq!(of, [0, 2]);
-        let done: Result<(), ()> = recentre(&of, &mut centres, |m, _| Ok(points[m[0]].to_vec()));
+        let done: Result<(), ()> = recentre(&of, &mut centres, |_, m, _| Ok(points[m[0]].to_vec()));
         done.unwrap();
         assert_eq!(centres, [vec![1.0], vec![9.0], vec![2.5]]);
         assert_eq!(least(&[3.0, 1.0, 1.0]), 1);

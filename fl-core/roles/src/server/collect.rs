@@ -2,10 +2,10 @@
 
 use crate::exchange::shape_check::ExpectedShape;
 use crate::message::{self, Erased, Message, MessageType, Params};
-use crate::server::RunState;
 use crate::server::calls::{Down, Exchanges, Form, ModelReader, Releases, Sink};
 use crate::server::collector::Collector;
 use crate::server::receipts::{ServerStep, StepLog, shown};
+use crate::server::{LINE, RunState};
 use crate::store::Store;
 use crate::{
     AnyAggregator, AnyInbox, ClientId, ClientMessage, Cohort, ExchangeSpec, Payload, Problem,
@@ -167,14 +167,20 @@ impl RunState<'_> {
     /// Combines these messages, with a receipt.
     fn aggregate_inbox(
         &mut self,
-        slot: &str,
+        (slot, line): (&str, Option<&str>),
         round: &Round,
         inbox: &dyn AnyInbox,
         log: &mut StepLog<'_>,
     ) -> Result<Erased> {
         let mut aggregator = self.store.take::<Box<dyn AnyAggregator>>(slot)?;
         let context = log.keeps();
-        let context = context.then(|| self.context_of(slot, round, &*aggregator, false));
+        let context = context.then(|| {
+            let mut context = self.context_of(slot, round, &*aggregator, false);
+            context
+                .slot
+                .extend(line.map(|line| format!("{LINE}{line}")));
+            context
+        });
         let recorded = log.begin(context).and_then(|()| {
             inbox.iter().try_for_each(|mail| {
                 let mail = ClientMessage {
@@ -378,6 +384,26 @@ impl Exchanges for RunState<'_> {
     }
 
     fn aggregate(&mut self, slot: &str, round: &Round, inbox: &dyn AnyInbox) -> Result<Erased> {
+        let Some((whole, line)) = slot.split_once(LINE) else {
+            return self.aggregate_in(slot, None, round, inbox);
+        };
+        let kept = format!("{}{LINE}{line}", self.store.slot(whole));
+        self.store.exchange(whole, &kept);
+        let combined = self.aggregate_in(whole, Some(line), round, inbox);
+        self.store.exchange(whole, &kept);
+        combined
+    }
+}
+
+impl RunState<'_> {
+    /// Combines these messages by the part that is in `slot` now, which is that of `line`.
+    fn aggregate_in(
+        &mut self,
+        slot: &str,
+        line: Option<&str>,
+        round: &Round,
+        inbox: &dyn AnyInbox,
+    ) -> Result<Erased> {
         let slot = &*self.store.slot(slot);
         let aggregator = self.store.get::<Box<dyn AnyAggregator>>(slot)?;
         let (needs, input) = (aggregator.needs(), aggregator.input());
@@ -388,6 +414,6 @@ impl Exchanges for RunState<'_> {
                 "parts.{slot} needs the message sent to clients, and this protocol does not show it"
             ))
         );
-        self.with_log(|run, log| run.aggregate_inbox(slot, &round, inbox, log))
+        self.with_log(|run, log| run.aggregate_inbox((slot, line), &round, inbox, log))
     }
 }

@@ -25,6 +25,9 @@ use anyhow::Context;
 use serde::{Serialize, de::DeserializeOwned};
 use std::sync::Arc;
 
+/// Stands between a slot and the number of a line of models ([`Server::aggregate_line`]).
+const LINE: char = '#';
+
 /// A protocol's view of the world, from the server. The run is in this process, or in the program
 /// that loaded the protocol's library.
 pub struct Server<'h>(pub(crate) &'h mut dyn ServerCalls);
@@ -306,6 +309,22 @@ impl Server<'_> {
         inbox: &Inbox<I>,
     ) -> Result<O> {
         self.0.aggregate(slot, round, inbox)?.take()
+    }
+
+    /// As [`Server::aggregate`], for one of several lines of models, such as the centres of
+    /// clusters: what the aggregator keeps from round to round of one, it uses for no other.
+    ///
+    /// # Errors
+    /// Those of [`Server::aggregate`].
+    pub fn aggregate_line<I: Message, O: Message>(
+        &mut self,
+        slot: &AggregatorSlot<I, O>,
+        line: usize,
+        round: &Round,
+        inbox: &Inbox<I>,
+    ) -> Result<O> {
+        let slot = format!("{}{LINE}{line}", slot.name());
+        self.0.aggregate(&slot, round, inbox)?.take()
     }
 
     /// As [`Server::aggregate`], with weights of the protocol's own: `weight` gives one for each
