@@ -286,6 +286,26 @@ fn lacking(
             "its steps are not all one learning rate times the gradient (momentum, Adam or a rate that changes)".to_string(),
             "use plain gradient descent, `optimiser: { sgd: { lr: .. } }` of `dfdx`, or `linear`",
         ),
+        Ability::Momentum(due) if model.abilities().step_momentum != Some(*due) => (
+            format!("its steps are not those of gradient descent with momentum {due} and one rate throughout"),
+            "set the momentum of the protocol and of the optimiser to the same number, without `nesterov` and without a schedule (Adam has none); 0 for plain gradient descent",
+        ),
+        Ability::ByGradient if !model.abilities().beside_gradient.is_empty() => (
+            format!("its training is not by its gradient alone (it has {})", model.abilities().beside_gradient.join(" and ")),
+            "leave it out, or use a protocol that trains by mini-batches, such as `fedavg`",
+        ),
+        Ability::NoDecay if model.abilities().decays_weights => (
+            "its steps are not by its gradient alone (it has weight decay)".to_string(),
+            "set weight decay (`l2` of `linear`) to 0, or use a protocol that trains by mini-batches, such as `fedavg`",
+        ),
+        Ability::ByEpoch if model.abilities().schedules_pass => (
+            "its learning-rate schedule does not count mini-batches (it would begin again in each epoch)".to_string(),
+            "say after how many `steps` the schedule ends (`schedule: { cosine: { steps: .. } }`)",
+        ),
+        Ability::ByStep if model.abilities().schedules_pass || model.abilities().schedules_epoch => (
+            "its learning-rate schedule does not count mini-batches (it would see a training of each, or of a few)".to_string(),
+            "say after how many `steps` the schedule ends (`schedule: { cosine: { steps: .. } }`; in Python `schedule_by = \"batch\"`)",
+        ),
         Ability::InputGradient if model.differentiable().is_none() => (
             "it cannot be differentiated by its input".to_string(),
             "use a neural or linear trainer, on inputs other than texts",

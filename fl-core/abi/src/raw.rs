@@ -62,6 +62,10 @@ pub const FL_CHECK: u32 = 1;
 /// of data: they are averaged, and no server optimiser takes a step with them; with
 /// `"least_batch": 2` if training skips mini-batches of fewer samples; with
 /// `"schedule_length": 100` if a learning-rate schedule takes this number of mini-batches; with
+/// `"schedules_pass": true` if it falls along each training, or `"schedules_epoch": true` at the
+/// end of each epoch and training; with `"step_momentum": 0.9` if each step is exactly
+/// `v = 0.9 v + g`, `w = w - lr v`; with `"beside_gradient": ["dropout"]`, what training does and
+/// FL_GRADIENT leaves out; with `"decays_weights": true` if steps have weight decay; with
 /// `"scales_rate": true` if FL_TRAIN and FL_DESCEND may scale its learning rate; with
 /// `"gradient_terms": true` if FL_TRAIN may have `proximal`, `gradient_offset` and `clip`.
 pub const FL_DESCRIBE: u32 = 2;

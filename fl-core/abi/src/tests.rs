@@ -497,6 +497,11 @@ impl Trainer for TestTrainer {
             feature_loss: self.takes,
             least_batch: 2 + usize::from(self.takes),
             schedule_length: self.takes.then_some(9),
+            schedules_pass: self.takes,
+            schedules_epoch: self.takes,
+            step_momentum: self.takes.then_some(0.9),
+            beside_gradient: vec!["dropout".into(); usize::from(self.takes)],
+            decays_weights: self.takes,
             ..Abilities::default()
         }
     }
@@ -532,6 +537,11 @@ fn what_a_trainer_says_of_itself_crosses_to_the_program() {
             feature_loss: takes,
             least_batch: 2 + usize::from(takes),
             schedule_length: takes.then_some(9),
+            schedules_pass: takes,
+            schedules_epoch: takes,
+            step_momentum: takes.then_some(0.9),
+            beside_gradient: vec!["dropout".into(); usize::from(takes)],
+            decays_weights: takes,
             ..Abilities::default()
         };
         assert_eq!(model.abilities(), due);

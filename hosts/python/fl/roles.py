@@ -32,8 +32,12 @@ class Trainer(Protocol):
     names of the attributes that outlast a model; `draws`, whether its training draws from
     generators of the process; `scales_rate`, whether it multiplies its learning rate by `how.rate`;
     `takes_gradient_terms`, whether it follows `how.proximal`, `how.gradient_offset` and `how.clip`;
-    `takes_feature_loss`, whether it calls `how.feature_loss`; `vocabulary`, how many words from 0
-    it takes. `setup(stream)` is called once, before anything else, with `self.task` set.
+    `schedules_epoch`, whether its learning rate falls at the end of each epoch and training, and
+    `schedules_pass`, along each training; `step_momentum`, the momentum of its optimiser, if each
+    step is exactly `v = m v + g`, `w -= lr v`; `beside_gradient`, names of what its training does
+    and `gradient` leaves out, such as `dropout`; `decays_weights`, whether its optimiser has weight
+    decay; `takes_feature_loss`, whether it calls `how.feature_loss`; `vocabulary`, how many words
+    from 0 it takes. `setup(stream)` is called once, before anything else, with `self.task` set.
     """
 
     def fit(self, x: np.ndarray, target: np.ndarray, how: Pass, stream: Stream) -> tuple[int, float]:

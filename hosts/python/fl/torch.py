@@ -342,6 +342,33 @@ class Trainer:
         """`fit` is this class's, which adds a proximal term and an offset, and clips."""
         return type(self).fit is Trainer.fit
 
+    @property
+    def schedules_epoch(self) -> bool:
+        """The schedule takes a step after each epoch, and at the end of a training."""
+        return self._schedule is not None and self.schedule_by == "epoch"
+
+    @property
+    def step_momentum(self) -> float | None:
+        """The momentum, if each step is that of plain gradient descent with it and one rate."""
+        groups = self._steps.param_groups
+        plain = type(self._steps) is torch.optim.SGD and self._schedule is None and type(self).fit is Trainer.fit
+        if not plain or len({(g["lr"], g["momentum"]) for g in groups}) != 1:
+            return None
+        more = any(g["nesterov"] or g["dampening"] or g["maximize"] for g in groups)
+        return None if more else float(groups[0]["momentum"])
+
+    @property
+    def beside_gradient(self) -> list[str]:
+        """What training does and `gradient` leaves out."""
+        shares = [getattr(m, "p" if isinstance(m, nn.modules.dropout._DropoutNd) else "dropout", 0) for m in self._model.modules()]
+        drops = any(isinstance(share, (int, float)) and share > 0 for share in shares)
+        return [name for name, does in [("augment", type(self).augment is not Trainer.augment), ("dropout", drops)] if does]
+
+    @property
+    def decays_weights(self) -> bool:
+        """The optimiser has weight decay."""
+        return any(group.get("weight_decay") for group in self._steps.param_groups)
+
     def _step(self, rate: float):
         """A step of the optimiser at `rate` times its learning rate."""
         groups = self._steps.param_groups if rate != 1 else []

@@ -8,7 +8,9 @@ import fl
 import pytest
 
 PAGE = Path(__file__).parents[1] / "README.md"
-ATTRIBUTES = {"buffers", "learns", "remembers", "takes_feature_loss", "scales_rate", "takes_gradient_terms"}
+ATTRIBUTES = {"buffers", "learns", "remembers", "takes_feature_loss", "scales_rate", "takes_gradient_terms"} | {
+    "schedules_epoch", "schedules_pass", "step_momentum", "beside_gradient", "decays_weights"
+}  # fmt: skip
 
 
 def methods(protocol):

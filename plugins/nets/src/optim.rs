@@ -93,6 +93,11 @@ impl Schedule {
         }
     }
 
+    /// Returns whether each pass has all of it.
+    pub fn follows_pass(&self) -> bool {
+        matches!(self, Self::Cosine(Cosine { steps: None, .. }))
+    }
+
     /// Returns the rate of batch `done` since the reset of the optimiser, which is batch `at` of
     /// `of` of its pass.
     pub fn rate(&self, lr: f64, done: u64, at: usize, of: usize) -> f64 {
@@ -146,6 +151,26 @@ impl Optimiser {
     pub fn is_plain(&self) -> bool {
         matches!(&self.rule, Rule::Sgd(sgd) if sgd.momentum == 0.0)
             && self.schedule == Schedule::Constant
+    }
+
+    /// Returns the momentum, if every step is the same rate times the plain sum of gradients that
+    /// it makes (no Nesterov).
+    pub fn momentum(&self) -> Option<f64> {
+        match &self.rule {
+            Rule::Sgd(sgd) if sgd.momentum > 0.0 && !sgd.nesterov => {
+                (self.schedule == Schedule::Constant).then_some(sgd.momentum)
+            }
+            _ => None,
+        }
+    }
+
+    /// Returns whether its steps add a multiple of the weights to the gradient.
+    pub fn decays(&self) -> bool {
+        let decay = match &self.rule {
+            Rule::Sgd(sgd) => sgd.weight_decay,
+            Rule::Adam(adam) => adam.weight_decay,
+        };
+        decay > 0.0
     }
 
     /// Returns whether it has a first and a second moment after a step.

@@ -429,6 +429,11 @@ impl Trainer for Dfdx {
     }
 
     fn abilities(&self) -> Abilities {
+        let beside = [
+            ("augment", !self.augmenter.is_empty()),
+            ("dropout", self.net.has_dropout()),
+        ];
+        let beside = beside.into_iter().filter(|(_, does)| *does);
         Abilities {
             feature_loss: self.net.trains_features(),
             scales_rate: true,
@@ -437,6 +442,11 @@ impl Trainer for Dfdx {
             vocabulary: None,
             least_batch: 1 + usize::from(!self.net.trains_alone()),
             schedule_length: self.optimiser.schedule.length(),
+            schedules_pass: self.optimiser.schedule.follows_pass(),
+            schedules_epoch: false,
+            step_momentum: self.optimiser.momentum(),
+            beside_gradient: beside.map(|(what, _)| what.into()).collect(),
+            decays_weights: self.optimiser.decays(),
         }
     }
 

@@ -168,6 +168,7 @@ impl Trainer for LinearModel {
             scales_rate: true,
             gradient_terms: true,
             learns: self.task.kind.losses(),
+            decays_weights: self.settings.l2 > 0.0,
             ..Abilities::default()
         }
     }

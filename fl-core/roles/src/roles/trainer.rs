@@ -106,6 +106,17 @@ pub enum Ability {
     FeatureLoss,
     /// [`Parametric::step_size`]
     EqualSteps,
+    /// This [`Abilities::step_momentum`]
+    Momentum(f64),
+    /// No [`Abilities::beside_gradient`]: its training does what [`Parametric::gradient`] says
+    ByGradient,
+    /// No [`Abilities::decays_weights`]
+    NoDecay,
+    /// No [`Abilities::schedules_pass`]: its training is given one epoch at a time, or some steps
+    ByEpoch,
+    /// Neither [`Abilities::schedules_pass`] nor [`Abilities::schedules_epoch`]: its training is
+    /// given one step at a time, or some
+    ByStep,
     /// [`Abilities::scales_rate`]
     ScaledRate,
     /// [`Abilities::gradient_terms`]
@@ -143,6 +154,22 @@ pub struct Abilities {
     /// has all of it. A run is refused if no training is that long.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub schedule_length: Option<usize>,
+    /// Whether the schedule of its rate follows the place of a step in its pass, so that each pass
+    /// has all of it. Default: no.
+    pub schedules_pass: bool,
+    /// Whether the schedule of its rate counts epochs by the ends of passes. Default: no.
+    pub schedules_epoch: bool,
+    /// The momentum `m` of its optimiser, if each step of a pass is exactly `v <- m v + g`,
+    /// `w <- w - rate v`, from `v = 0` if fresh, with gradient `g` and a rate that does not change.
+    /// Default: `None`, another or no momentum.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub step_momentum: Option<f64>,
+    /// What its training does and [`Parametric::gradient`] leaves out, such as `dropout`. Default:
+    /// nothing.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub beside_gradient: Vec<String>,
+    /// Whether its steps add a multiple of the weights to the gradient (weight decay). Default: no.
+    pub decays_weights: bool,
 }
 
 impl Default for Abilities {
@@ -155,6 +182,11 @@ impl Default for Abilities {
             vocabulary: None,
             least_batch: 1,
             schedule_length: None,
+            schedules_pass: false,
+            schedules_epoch: false,
+            step_momentum: None,
+            beside_gradient: Vec::new(),
+            decays_weights: false,
         }
     }
 }

@@ -284,7 +284,10 @@ class Noise:
 
 LOSSES = {"CrossEntropy": "cross-entropy", "Mae": "mae", "Mse": "mse", "Huber": "huber", "Norm": "norm", "Kl": "kl"}
 #: What a trainer must say of itself, by the attribute, before a pass may ask it.
-ABILITIES = {"feature_loss": "takes_feature_loss", "scales_rate": "scales_rate", "gradient_terms": "takes_gradient_terms"}
+ABILITIES = {
+    "feature_loss": "takes_feature_loss", "scales_rate": "scales_rate", "gradient_terms": "takes_gradient_terms",
+    "schedules_pass": "schedules_pass", "schedules_epoch": "schedules_epoch", "decays_weights": "decays_weights",
+}  # fmt: skip
 
 
 def read_loss(loss) -> dict:

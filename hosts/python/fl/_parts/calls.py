@@ -112,6 +112,10 @@ def _describe(part, *_):
         }
         if (words := getattr(part, "vocabulary", None)) is not None:
             about["vocabulary"] = int(words)
+        if momentum := getattr(part, "step_momentum", None):
+            about["step_momentum"] = float(momentum)
+        if beside := getattr(part, "beside_gradient", None):
+            about["beside_gradient"] = list(map(str, beside))
         if names := getattr(part, "buffers", None):
             about["buffers"] = sorted(map(str, names))
         if (learns := getattr(part, "learns", None)) is not None:

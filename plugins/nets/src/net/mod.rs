@@ -302,16 +302,15 @@ impl Net {
 
     /// Returns whether it has `lstm` or `last-over-time`, which no card computes.
     pub fn has_memory(&self) -> bool {
-        fn any(ops: &[Op]) -> bool {
-            ops.iter().any(|op| match op {
-                Op::Lstm(_) | Op::LastOverTime => true,
-                Op::Chain(ops) | Op::Skip(ops) => any(ops),
-                Op::Residual { body, shortcut } => any(body) || any(shortcut),
-                Op::Branches(all) => all.iter().any(|ops| any(ops)),
-                _ => false,
-            })
-        }
-        any(&self.ops)
+        any(&self.ops, |op| matches!(op, Op::Lstm(_) | Op::LastOverTime))
+    }
+
+    /// Returns whether it drops numbers at random in training.
+    pub fn has_dropout(&self) -> bool {
+        any(
+            &self.ops,
+            |op| matches!(op, Op::Dropout { p, .. } if *p > 0.0),
+        )
     }
 
     /// Returns for each text of a batch the number of positions at its end without words; 0 if the
@@ -559,6 +558,16 @@ pub fn run(
                 made.unwrap_or(x)
             }
         })
+    })
+}
+
+/// Returns whether there is such an operation among these, or within one of them.
+fn any(ops: &[Op], of: fn(&Op) -> bool) -> bool {
+    ops.iter().any(|op| match op {
+        Op::Chain(ops) | Op::Skip(ops) => any(ops, of),
+        Op::Residual { body, shortcut } => any(body, of) || any(shortcut, of),
+        Op::Branches(all) => all.iter().any(|ops| any(ops, of)),
+        op => of(op),
     })
 }
 

@@ -714,6 +714,39 @@ fn only_plain_gradient_descent_has_a_step_size() {
     assert_eq!(size("optimiser: {sgd: {lr: 0.1, momentum: 0.5}}"), None);
     assert_eq!(size("optimiser: {adam: {lr: 0.1}}"), None);
     assert_eq!(size("optimiser: {sgd: {lr: 0.1}}, schedule: cosine"), None);
+    let momentum = |how: &str| {
+        let yaml = format!("{{net: logistic, {how}}}");
+        let model = trainer(&yaml, &[4], TaskKind::Classes(2));
+        model.abilities().step_momentum
+    };
+    let sgd = "optimiser: {sgd: {lr: 0.1, momentum: 0.5}}";
+    assert_eq!(momentum(sgd), Some(0.5));
+    assert_eq!(momentum(&format!("{sgd}, schedule: cosine")), None);
+    let ahead = "optimiser: {sgd: {lr: 0.1, momentum: 0.5, nesterov: true}}";
+    assert_eq!(momentum(ahead), None);
+    assert_eq!(momentum("optimiser: {adam: {lr: 0.1}}"), None);
+}
+
+#[test]
+fn what_training_does_beside_gradients_is_said() {
+    let beside = |net: &str, more: &str| {
+        let yaml = format!("{{net: {net}, {more}}}");
+        let model = trainer(&yaml, &[1, 4, 4], TaskKind::Classes(2));
+        let abilities = model.abilities();
+        (
+            abilities.beside_gradient.join(" "),
+            abilities.decays_weights,
+        )
+    };
+    let (plain, sgd) = ("[outputs]", "optimiser: {sgd: {lr: 0.1}}");
+    assert_eq!(beside(plain, sgd), (String::new(), false));
+    assert_eq!(beside("[{dropout: 0.0}, outputs]", sgd).0, "");
+    let deep = "[flatten, {residual: {body: [{dropout: 0.5}, {linear: 16}]}}, outputs]";
+    assert_eq!(beside(deep, sgd).0, "dropout");
+    let flipped = format!("{sgd}, augment: [flip]");
+    assert_eq!(beside(plain, &flipped).0, "augment");
+    let decay = "optimiser: {adam: {lr: 0.1, weight-decay: 0.1}}";
+    assert_eq!(beside(plain, decay), (String::new(), true));
 }
 
 /// Networks with every layer that has weights, and the shape of their inputs.
