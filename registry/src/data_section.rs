@@ -5,6 +5,14 @@ use fl_core::Task;
 use fl_core::settings::{Settings, Step};
 use std::path::Path;
 
+/// How many examples a run has.
+pub struct DataSizes {
+    /// Those of each client.
+    pub clients: Vec<usize>,
+    /// Public samples.
+    pub public: usize,
+}
+
 /// The `data` section: its settings belong to the host, and checking needs to know this much of it
 /// without loading data.
 pub trait DataSection: Settings {
@@ -31,9 +39,9 @@ pub trait DataSection: Settings {
     fn most_public(&self) -> Option<usize> {
         None
     }
-    /// How many examples each client has, for a run with this seed. Loads the data; `None` if they
-    /// are not there, or not here.
-    fn client_sizes(&self, _seed: u64) -> Option<Vec<usize>> {
+    /// How many examples there are, for a run with this seed. Loads the data; `None` if they are not
+    /// there, or not here.
+    fn sizes(&self, _seed: u64) -> Option<DataSizes> {
         None
     }
     /// Does each client have test rows of its own?

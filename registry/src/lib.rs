@@ -59,7 +59,7 @@ mod yaml;
 mod tests;
 
 pub use catalogue::{Catalogue, any_make, as_in_papers, meant};
-pub use data_section::DataSection;
+pub use data_section::{DataSection, DataSizes};
 pub use describe::{settings_json, settings_table};
 pub use diagnostics::{Mistake, Mistakes, SourcePosition};
 pub use docs::columns::{columns, fill};

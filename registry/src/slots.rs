@@ -4,7 +4,7 @@ use crate::catalogue::{names, takes};
 use crate::check::{CheckedPart, CheckedProtocol, Checker, Fill};
 use crate::client_groups;
 use crate::compatibility::CompatibilityCheck;
-use crate::data_section::DataSection;
+use crate::data_section::{DataSection, DataSizes};
 use crate::sections::Clients;
 use crate::spanned_value::{below, key};
 use crate::training_check::TrainingCheck;
@@ -264,7 +264,7 @@ impl Checker<'_> {
         filled: &[Fill],
         protocol: Option<&CheckedProtocol>,
         (task, seed): (&Task, u64),
-        sizes: &dyn Fn() -> Option<Vec<usize>>,
+        sizes: &dyn Fn() -> Option<DataSizes>,
     ) {
         let trainings = TrainingCheck::new(protocol, sizes, filled);
         let mut fit = CompatibilityCheck::new(protocol, trainings);

@@ -288,7 +288,7 @@ impl Checker<'_> {
             }
         }
         if let (Some(top), Some(task)) = (top, data.and_then(D::task)) {
-            let sizes = || data.and_then(|data| data.client_sizes(top.seed));
+            let sizes = || data.and_then(|data| data.sizes(top.seed));
             for stage in stages {
                 let seen = stage.sees(filled);
                 self.build(&seen, Some(&stage.of), (&task, top.seed), &sizes);

@@ -1,8 +1,9 @@
 //! Does the training that a protocol plans do anything with the models of a spec?
 
 use crate::check::{CheckedProtocol, Fill};
+use crate::data_section::DataSizes;
 use fl_core::message::{Message, Params};
-use fl_core::{ClientId, Length, PlannedTraining, Role, SlotSpec, Trainer, parametric};
+use fl_core::{Abilities, ClientId, Length, PlannedTraining, Role, SlotSpec, Trainer, parametric};
 use std::collections::BTreeSet;
 
 /// The most clients that a note names.
@@ -12,7 +13,7 @@ const NAMED: usize = 20;
 pub(crate) struct TrainingCheck<'f> {
     protocol: Option<&'f CheckedProtocol>,
     /// How many examples each client has.
-    sizes: &'f dyn Fn() -> Option<Vec<usize>>,
+    sizes: &'f dyn Fn() -> Option<DataSizes>,
     /// Whether that is the clients' secret.
     accounts: bool,
     /// The slots that are filled with mechanisms.
@@ -23,7 +24,7 @@ pub(crate) struct TrainingCheck<'f> {
 impl<'f> TrainingCheck<'f> {
     pub fn new(
         protocol: Option<&'f CheckedProtocol>,
-        sizes: &'f dyn Fn() -> Option<Vec<usize>>,
+        sizes: &'f dyn Fn() -> Option<DataSizes>,
         filled: &'f [Fill],
     ) -> Self {
         let of_role = |role| {
@@ -61,23 +62,22 @@ impl<'f> TrainingCheck<'f> {
         model: &mut dyn Trainer,
     ) -> Option<String> {
         self.noise(slot, fill, model);
-        let planned = slot.training.as_ref()?;
         let abilities = model.abilities();
+        let Some(planned) = &slot.training else {
+            return self.idle_schedule(slot, fill, &abilities, None);
+        };
         let least = if self.by_examples(slot) {
             1
         } else {
             abilities.least_batch
         };
-        let schedule = abilities.schedule_length;
         if planned.batch < least {
             return Some(format!(
                 "its batch normalisation needs {least} examples in a mini-batch, and `protocol.{}.batch` is {}, so no client would take a step: set it to {least} or more, or use `layer-norm`",
                 planned.setting, planned.batch
             ));
         }
-        let by_size = schedule.is_some() && matches!(planned.length, Length::Epochs(_));
-        let sizes = (least > 1 || by_size).then(|| self.sizes_of(fill));
-        let sizes = sizes.flatten();
+        let sizes = (least > 1).then(|| self.sizes_of(fill)).flatten();
         if let Some(sizes) = &sizes {
             let few = |(_, n): &&(ClientId, usize)| (1..least).contains(n);
             let few: Vec<ClientId> = sizes.iter().filter(few).map(|(id, _)| *id).collect();
@@ -96,8 +96,66 @@ impl<'f> TrainingCheck<'f> {
                 self.notes.push((fill, note));
             }
         }
-        let largest = sizes.iter().flatten().map(|(_, n)| *n).max();
-        never(planned, schedule?, largest)
+        self.idle_schedule(slot, fill, &abilities, Some(planned))
+    }
+
+    /// Why the schedule of a model never takes effect, if it does not.
+    fn idle_schedule(
+        &self,
+        slot: &SlotSpec,
+        fill: &Fill,
+        abilities: &Abilities,
+        planned: Option<&PlannedTraining>,
+    ) -> Option<String> {
+        if abilities.schedule_length.is_none() && !abilities.schedules_pass {
+            return None;
+        }
+        if planned.is_none() && slot.trainings.is_empty() {
+            return None;
+        }
+        let (longest, further) = self.further(slot, fill)?;
+        let steps = match planned.map(|planned| (planned.length, planned.batch)) {
+            None => 0,
+            Some((Length::Steps(steps), _)) => steps,
+            Some((Length::Epochs(epochs), batch)) => {
+                let largest = self.sizes_of(fill)?.into_iter().map(|(_, n)| n).max()?;
+                epochs.saturating_mul(largest.div_ceil(batch.max(1)))
+            }
+        };
+        if abilities.schedules_pass {
+            let why = "its learning-rate schedule spans each training, and none has more than one mini-batch, so it has no effect: say after how many `steps` it ends, or train longer";
+            return (longest.max(steps) < 2).then(|| why.into());
+        }
+        let schedule = abilities.schedule_length?;
+        let (most, text) = never(planned, steps, further);
+        (most < schedule).then(|| {
+            format!("its learning-rate schedule needs {schedule} mini-batches to fall and never has them: {text}")
+        })
+    }
+
+    /// The mini-batches of one further training of a slot's model at most, and of all of them;
+    /// `None` if that is not known.
+    fn further(&self, slot: &SlotSpec, fill: &Fill) -> Option<(usize, usize)> {
+        let protocol = self.protocol.and_then(|p| p.protocol.as_ref());
+        let rounds = protocol.and_then(|protocol| protocol.declare().rounds);
+        let mut asked = self.protocol.into_iter().flat_map(|p| &p.asked);
+        let at_clients = !slot.server || slot.lasts || asked.any(|q| q.model == slot.name);
+        let mut longest = 0;
+        let mut once = 0usize;
+        for (length, batch) in &slot.trainings {
+            let steps = match length {
+                Length::Steps(steps) => *steps,
+                Length::Epochs(epochs) => {
+                    let own = self.sizes_of(fill)?.into_iter().map(|(_, n)| n).max();
+                    let own = own.filter(|_| at_clients).unwrap_or(0);
+                    let all = own + (self.sizes)()?.public;
+                    epochs.saturating_mul(all.div_ceil((*batch).max(1)))
+                }
+            };
+            longest = longest.max(steps);
+            once = once.saturating_add(steps);
+        }
+        Some((longest, once.saturating_mul(rounds.unwrap_or(1).max(1))))
     }
 
     /// Notes that a mechanism adds noise to buffers too.
@@ -128,7 +186,7 @@ impl<'f> TrainingCheck<'f> {
 
     /// The clients that train the model of `fill`, each with its number of examples.
     fn sizes_of(&self, fill: &Fill) -> Option<Vec<(ClientId, usize)>> {
-        let sizes = (self.sizes)()?;
+        let sizes = (self.sizes)()?.clients;
         let protocol = self.protocol.and_then(|p| p.protocol.as_ref());
         // one client may have the data of all
         let sizes = if protocol.is_some_and(|protocol| protocol.pools_data()) {
@@ -145,24 +203,32 @@ impl<'f> TrainingCheck<'f> {
     }
 }
 
-/// Why a schedule of this length never takes effect, if it does not: `largest` is the largest
-/// number of examples of a client.
-fn never(planned: &PlannedTraining, schedule: usize, largest: Option<usize>) -> Option<String> {
-    let steps = match planned.length {
-        Length::Steps(steps) => steps,
-        Length::Epochs(epochs) => epochs.saturating_mul(largest?.div_ceil(planned.batch.max(1))),
+/// How many mini-batches a schedule has at most, and what to do if those are too few. `steps` are
+/// those of one planned training, and `further` those of all other trainings.
+fn never(planned: Option<&PlannedTraining>, steps: usize, further: usize) -> (usize, String) {
+    let Some(PlannedTraining {
+        fresh,
+        times,
+        setting,
+        ..
+    }) = planned
+    else {
+        let text = format!(
+            "its trainings have {further} in the whole run at most: shorten the schedule, or train longer"
+        );
+        return (further, text);
     };
-    let (fresh, times, setting) = (planned.fresh, planned.times, &planned.setting);
-    let all = steps.saturating_mul(times);
-    let (most, text) = match (fresh, times) {
+    let once = steps.saturating_add(further);
+    let all = steps.saturating_mul(*times).saturating_add(further);
+    match (fresh, times) {
         (_, 0 | 1) => (
-            steps,
+            once,
             format!(
-                "a client's training has {steps} mini-batches at most: shorten the schedule, or train longer"
+                "a client's training has {once} mini-batches at most: shorten the schedule, or train longer"
             ),
         ),
         (true, _) => (
-            steps,
+            steps.max(further),
             format!(
                 "it begins anew in each round (`protocol.fresh: true`), which has {steps} mini-batches of a client at most: shorten the schedule, set `protocol.fresh: false`, so that each client counts its own over the run, or let `protocol.{setting}.rate` follow the round"
             ),
@@ -173,10 +239,7 @@ fn never(planned: &PlannedTraining, schedule: usize, largest: Option<usize>) -> 
                 "a client has {all} mini-batches at most in the whole run: shorten the schedule, or train longer"
             ),
         ),
-    };
-    (most < schedule).then(|| {
-        format!("its learning-rate schedule needs {schedule} mini-batches to fall and never has them: {text}")
-    })
+    }
 }
 
 /// `client 3`, `clients 1, 2 and 5`, or the first of many and how many more there are.

@@ -106,7 +106,11 @@ impl RoundTraining {
 
     /// Returns the slot of a model that trains in this way.
     pub fn needs(&self, slot: SlotSpec) -> SlotSpec {
-        let slot = self.shared.needs(slot);
+        self.rated(self.shared.needs(slot))
+    }
+
+    /// As [`RoundTraining::needs`], of a slot that is [`SlotSpec::trained_by`] it.
+    pub fn rated(&self, slot: SlotSpec) -> SlotSpec {
         slot.needs_if(self.own.rate.is_some(), Ability::ScaledRate)
     }
 

@@ -181,6 +181,7 @@ impl<K: SlotKind + ?Sized> Slot<K> {
             from_server: false,
             several: false,
             training: None,
+            trainings: Vec::new(),
             task: TaskMap::default(),
         }
     }
@@ -245,6 +246,10 @@ pub struct SlotSpec {
     /// The training that clients give its models on their own examples.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub training: Option<PlannedTraining>,
+    /// The length and the mini-batch of each further training that its models get, at most once a
+    /// round, on examples of a client or on public samples, or on both.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub trainings: Vec<(Length, usize)>,
     /// Maps the run's task to the task of its models or generators.
     #[serde(skip)]
     pub task: TaskMap,
@@ -397,7 +402,7 @@ impl SlotSpec {
             fresh,
             times,
         });
-        training.needs(self.needs(Ability::TaskLoss))
+        training.clips(self.needs(Ability::TaskLoss))
     }
     /// Sets the task of its models to `task` of the run's task. For example, a discriminator learns
     /// one score, and a generator images.

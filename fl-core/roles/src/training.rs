@@ -51,8 +51,17 @@ impl Training {
         }
     }
 
-    /// Returns the slot of a model that trains in this way.
+    /// Returns the slot of a model that trains in this way once, or once a round, on a client's
+    /// examples or public samples.
     pub fn needs(&self, slot: SlotSpec) -> SlotSpec {
+        let pass = self.pass(Loss::CrossEntropy);
+        let mut slot = self.clips(slot);
+        slot.trainings.push((pass.length, pass.batch));
+        slot
+    }
+
+    /// As [`Training::needs`], of a training on other samples.
+    pub fn clips(&self, slot: SlotSpec) -> SlotSpec {
         slot.needs_if(self.clip.is_some(), Ability::GradientTerms)
     }
 

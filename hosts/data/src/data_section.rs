@@ -8,7 +8,7 @@ use crate::split_spec::Split;
 use fl_core::settings::Step;
 use fl_core::{Examples, Stream, Task};
 use fl_data_kit::{data_dir, dataset::Problem};
-use fl_registry::{Catalogue, DataSection};
+use fl_registry::{Catalogue, DataSection, DataSizes};
 use std::path::Path;
 
 impl DataSection for DataSpec {
@@ -55,7 +55,7 @@ impl DataSection for DataSpec {
         most(self.public.as_ref()?, rows.map(|rows| self.dealt(rows)))
     }
 
-    fn client_sizes(&self, seed: u64) -> Option<Vec<usize>> {
+    fn sizes(&self, seed: u64) -> Option<DataSizes> {
         if matches!(self.split(), Split::Own) {
             return None;
         }
@@ -63,7 +63,9 @@ impl DataSection for DataSpec {
         let mut plain = self.clone();
         plain.features = None;
         let built = build(&plain, &data_dir(None), &stream).ok()?;
-        Some(built.clients.iter().map(Examples::len).collect())
+        let public = built.public.map_or(0, |public| public.samples.len());
+        let clients = built.clients.iter().map(Examples::len).collect();
+        Some(DataSizes { clients, public })
     }
 
     fn own_tests(&self) -> bool {

@@ -65,7 +65,7 @@ impl FeatureRounds {
     pub(crate) fn declare<'p>(&self, model: SlotSpec) -> Declaration<'p> {
         let model = model.lasting().published_if(true);
         let model = model.trained_by("local", &self.local, (self.fresh, self.rounds));
-        let mut model = self.local.needs(model);
+        let mut model = self.local.rated(model);
         if self.initial.is_some() {
             model = model.shared_parameters().at_server();
         } else if !self.freeze.is_empty() {

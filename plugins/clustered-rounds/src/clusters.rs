@@ -117,7 +117,7 @@ impl<R: ClusterRule> Protocol for Clusters<R> {
         let model = MODEL.spec().lasting_if(!shared.fresh);
         let model = model.several_if(shared.clusters > 1 && shared.warm_up < shared.rounds);
         let model = model.trained_by("local", &shared.local, (shared.fresh, shared.rounds));
-        let model = shared.local.needs(model);
+        let model = shared.local.rated(model);
         let train = TRAIN.answered_by(|client, centre| shared.train(client, centre));
         let train = train.to(&COHORT).times(own.rounds_from_one(shared));
         let all = Declaration::new()

@@ -56,8 +56,8 @@ impl Protocol for AsynDgan {
             .rounds(self.rounds)
             .measures([Measurement::server(&STUDENT)])
             .slot(image_translator::slot(self.noise))
-            .slot(discriminator)
-            .slot(self.student.needs(STUDENT.spec().at_server()))
+            .slot(Training::steps(self.steps, self.batch).needs(discriminator))
+            .slot(self.student.clips(STUDENT.spec().at_server()))
             .exchange(MAPS.answered_by(|client, _| image_translator::own(client)))
             .exchange(image_translator::hidden(judge))
     }

@@ -48,6 +48,7 @@ impl Protocol for GenerateAndDistill {
             .needs(Ability::Loss(self.mimic.loss()))
             .needs_if(self.mimic == Mimic::Kl, Ability::SoftTargets)
             .needs_if(self.terms.mimic > 0.0, Ability::InputGradient);
+        let student = Training::steps(self.steps * self.student_steps, self.batch).needs(student);
         let mut all = Declaration::new()
             .rounds(self.warm_up + self.rounds)
             .measures([Measurement::server(&STUDENT)])
@@ -65,7 +66,8 @@ impl Protocol for GenerateAndDistill {
                 .with_task(self.judges())
                 .needs(Ability::InputGradient)
                 .needs_if(self.game == Game::Linear, Ability::Loss(Loss::Mse));
-            all = all.slot(discriminator);
+            let trained = Training::steps(self.steps, self.batch);
+            all = all.slot(trained.needs(discriminator));
         }
         let train = TRAIN.answered_by(|client, _| self.train(client));
         let train = match (self.counted(), sampling) {

@@ -126,7 +126,7 @@ impl<R: OneShotRule> Protocol for OneShot<R> {
         let teacher = teacher
             .needs(Ability::InputGradient)
             .needs(Ability::NoBuffers);
-        let student = of.student.needs(STUDENT.spec().at_server());
+        let student = of.student.clips(STUDENT.spec().at_server());
         let student = student.needs(Ability::Loss(self.loss()));
         let models = MODELS.answered_by(|client, _| self.train(client));
         Declaration::new()

@@ -165,6 +165,7 @@ fn both(one: SlotSpec, other: SlotSpec) -> SlotSpec {
         from_server: one.from_server || other.from_server,
         several: one.several || other.several,
         training: one.training.or(other.training),
+        trainings: [one.trainings, other.trainings].concat(),
         ..one
     }
 }

@@ -1,5 +1,5 @@
 //! What the training of clients cannot do: found before a run, named, and survived.
-use crate::common::{fails, fl, flat, json, out};
+use crate::common::{fails, fl, flat, json, out, quick};
 use crate::library;
 use crate::state::ways;
 use serde_json::Value;
@@ -254,6 +254,35 @@ fn a_schedule_that_never_falls_is_refused() {
         ),
     ] {
         out(d, &["check", &spec_of(schedule, &protocol)]);
+    }
+}
+
+#[test]
+fn a_schedule_that_never_falls_is_refused_of_every_model() {
+    let d = tempfile::tempdir().unwrap();
+    let model = |slot: &str, every: usize| {
+        let schedule = format!("schedule: {{ step: {{ every: {every}, factor: 0.1 }} }}");
+        format!("parts.{slot}={{ use: dfdx, net: [outputs], {schedule} }}")
+    };
+    let due = "mini-batches to fall and never has them";
+    // FedKD's student has 30 epochs of 1200 public samples
+    for (name, slot, most) in [
+        ("fedkd", "student", 30 * 1200usize.div_ceil(32)),
+        ("fedkt", "teacher", 1000),
+        ("selective-fd", "model", 12 * 11),
+        ("fediod", "teacher", 1500),
+        ("feddf", "model", 400),
+    ] {
+        let set = model(slot, most);
+        let (code, said) = fails(d.path(), &["check", &quick(name), "--set", &set]);
+        assert!(code == 2 && said.contains(due), "{name}: {said}");
+    }
+    for (name, slot, most) in [
+        ("fedkd", "student", 30 * 1200usize.div_ceil(32)),
+        ("selective-fd", "model", 12 * 11),
+    ] {
+        let set = model(slot, most - 1);
+        out(d.path(), &["check", &quick(name), "--set", &set]);
     }
 }
 
