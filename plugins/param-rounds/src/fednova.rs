@@ -86,20 +86,29 @@ impl RoundRule for FedNova {
     }
 
     fn model(&self, slot: SlotSpec) -> SlotSpec {
-        slot.needs_if(self.momentum == 0.0, Ability::EqualSteps)
+        slot.needs(if self.momentum > 0.0 {
+            Ability::Momentum(self.momentum)
+        } else {
+            Ability::EqualSteps
+        })
     }
 
     fn mu(&self) -> f64 {
         self.mu
     }
 
-    fn conflicts(&self, _: Family<'_>, _: &dyn Fn(&str) -> bool) -> Vec<Conflict> {
+    fn conflicts(&self, family: Family<'_>, _: &dyn Fn(&str) -> bool) -> Vec<Conflict> {
         let both = Conflict::at(
             "mu",
             "and momentum together give a way of unknown length: set one of them to 0",
         );
         let both = both.when(self.mu > 0.0 && self.momentum > 0.0);
-        both.into_iter().collect()
+        let moved = Conflict::at(
+            "fresh",
+            "must be true: the effective number of steps is that of an optimiser which begins without momentum",
+        );
+        let moved = moved.when(self.momentum > 0.0 && !family.settings.fresh);
+        both.into_iter().chain(moved).collect()
     }
 }
 plugin!(protocol "fednova" => Shared<FedNova> as Rounds<FedNova>, papers: ["Wang et al. 2020"]);
@@ -112,16 +121,6 @@ impl FedNova {
         client: &mut Client,
         global: &Params,
     ) -> Result<Normalised> {
-        let plain = client.parametric(&MODEL)?.step_size().is_some();
-        ensure!(
-            plain == (self.momentum == 0.0),
-            "parts.model: its steps {}; `momentum` of FedNova must be that of its optimiser",
-            if plain {
-                "are plain gradient descent, and `momentum` is above 0"
-            } else {
-                "are not all one learning rate times the gradient (momentum, Adam or a rate that changes), and `momentum` is 0"
-            }
-        );
         let train = |client: &mut Client, examples: &_| {
             Start {
                 family,

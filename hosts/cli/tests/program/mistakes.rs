@@ -475,6 +475,11 @@ fn fine(spec: &str, set: &[&str]) -> String {
     notes
 }
 
+/// A model in a slot, by more of its settings.
+fn net(slot: &str, net: &str, more: &str) -> String {
+    format!("parts.{slot}={{use: dfdx, net: {net}, {more}}}")
+}
+
 #[test]
 fn a_mean_of_control_variates_needs_all_clients() {
     let mean = "protocol.server-control=mean";
@@ -482,4 +487,28 @@ fn a_mean_of_control_variates_needs_all_clients() {
     let due = "`parts.cohort` may leave clients out: leave the cohort empty, or write `changes`";
     assert!(said.contains(due), "{said}");
     fine("scaffold.yaml", &[mean, "parts.cohort=null"]);
+}
+
+#[test]
+fn the_momentum_of_fednova_is_that_of_its_optimiser() {
+    let model = |more: &str| net("model", "[outputs]", more);
+    let other = "its steps are not those of gradient descent with momentum 0.9";
+    for more in [
+        "optimiser: {adam: {lr: 0.01}}",
+        "optimiser: {sgd: {lr: 0.01}}",
+        "optimiser: {sgd: {lr: 0.01, momentum: 0.5}}",
+        "optimiser: {sgd: {lr: 0.01, momentum: 0.9, nesterov: true}}",
+        "optimiser: {sgd: {lr: 0.01, momentum: 0.9}}, schedule: {cosine: {to: 0}}",
+    ] {
+        let set = ["protocol.momentum=0.9", &model(more)];
+        let said = wrong("fednova.yaml", &set);
+        assert!(said.contains(other), "{more}: {said}");
+    }
+    let same = model("optimiser: {sgd: {lr: 0.01, momentum: 0.9}}");
+    fine("fednova.yaml", &["protocol.momentum=0.9", &same]);
+    let kept = ["protocol.momentum=0.9", "protocol.fresh=false", &same];
+    let said = wrong("fednova.yaml", &kept);
+    assert!(said.contains("`fresh` must be true"), "{said}");
+    let said = wrong("fednova.yaml", &[&same]);
+    assert!(said.contains("are not all one learning rate"), "{said}");
 }
