@@ -66,6 +66,8 @@ impl FeatureRounds {
         let model = model.lasting().published_if(true);
         let model = model.trained_by("local", &self.local, (self.fresh, self.rounds));
         let mut model = self.local.rated(model);
+        // frozen parameters are put back after each step
+        model = model.needs_if(!self.freeze.is_empty(), Ability::ByStep);
         if self.initial.is_some() {
             model = model.shared_parameters().at_server();
         } else if !self.freeze.is_empty() {

@@ -1,6 +1,6 @@
 //! The exchanges of the protocol, and their slots.
 use crate::labels::{RoundLabels, hard, soft};
-use crate::settings::{CoDistill, FilterOn, Labels, Reply, Teacher};
+use crate::settings::{CoDistill, FilterOn, Labels, Order, Reply, Teacher};
 use crate::slots::{CLIENT_FILTER, MODEL, SAMPLING, SERVER_FILTER, STUDENT};
 use crate::{filter_metrics, label_metrics};
 use fl_core::message::{Mask, SoftLabels, Votes};
@@ -151,6 +151,8 @@ impl CoDistill {
         let by_features = self.filter_on == Some(FilterOn::Features);
         model
             .needs_if(self.order.weight().is_some(), Ability::Parameters)
+            .needs_if(self.order.weight().is_some(), Ability::ByGradient)
+            .needs_if(matches!(self.order, Order::Turns), Ability::ByStep)
             .needs_if(by_features, Ability::Features)
     }
 

@@ -47,6 +47,7 @@ impl Protocol for AsynDgan {
             .spec()
             .lasting()
             .with_task(self.patches.task_of_pairs())
+            .needs(Ability::ByStep)
             .needs(Ability::InputGradient);
         let judge = JUDGE
             .answered_by(|client, made| self.judge(client, made))

@@ -80,7 +80,9 @@ pub(crate) const SLOPES_PRIVACY: MechanismSlot<Params> = MechanismSlot::new(
 /// Declares the slots of the generator from maps with `noise` channels beside them.
 pub(crate) fn slot(noise: usize) -> SlotSpec {
     let painter = PAINTER.spec().at_server().with_task(task(noise));
-    painter.needs(Ability::Loss(Loss::Mse))
+    painter
+        .needs(Ability::Loss(Loss::Mse))
+        .needs(Ability::ByStep)
 }
 
 /// Releases the slopes by inputs that leave a client.

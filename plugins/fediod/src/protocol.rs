@@ -45,6 +45,7 @@ impl Protocol for GenerateAndDistill {
         let teacher = self.local.needs(teacher.needs(Ability::TaskLoss));
         let teacher = teacher.needs(Ability::InputGradient);
         let student = (STUDENT.spec().at_server())
+            .needs(Ability::ByStep)
             .needs(Ability::Loss(self.mimic.loss()))
             .needs_if(self.mimic == Mimic::Kl, Ability::SoftTargets)
             .needs_if(self.terms.mimic > 0.0, Ability::InputGradient);
@@ -63,6 +64,7 @@ impl Protocol for GenerateAndDistill {
             .slot(self.maker());
         if self.discriminates() {
             let discriminator = (DISCRIMINATOR.spec().lasting())
+                .needs(Ability::ByStep)
                 .with_task(self.judges())
                 .needs(Ability::InputGradient)
                 .needs_if(self.game == Game::Linear, Ability::Loss(Loss::Mse));

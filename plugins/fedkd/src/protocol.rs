@@ -222,6 +222,7 @@ impl Protocol for OneShotDistill {
         let teacher = TEACHER.spec().lasting().published_if(published);
         let teacher = teacher.trained_by("local", &self.local, (false, 1));
         let student = self.student.needs(STUDENT.spec().at_server());
+        let student = student.needs_if(self.passes > 1, Ability::ByEpoch);
         Declaration::new()
             .rounds(self.passes)
             .measures([Measurement::server(&STUDENT)])

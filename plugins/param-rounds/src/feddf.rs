@@ -99,6 +99,8 @@ impl RoundRule for FedDf {
     }
 
     fn model(&self, slot: SlotSpec) -> SlotSpec {
+        // with patience it validates after some steps
+        let slot = slot.needs_if(self.patience.is_some(), Ability::ByStep);
         self.training.needs(slot.needs(Ability::SoftTargets))
     }
 

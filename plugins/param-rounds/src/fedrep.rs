@@ -16,6 +16,7 @@ settings! {
 impl RoundRule for FedRep {
     type State = ();
     const SHARE: &'static [&'static str] = &["body"];
+    const TURNS: bool = true;
 
     fn train(&self, client: &mut Client, start: Start<'_>) -> Result<Params> {
         let head = Extra {

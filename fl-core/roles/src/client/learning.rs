@@ -36,8 +36,9 @@ impl Client {
     }
 
     /// As [`Client::fit_examples`], and the parameters with these names stay as they are. Each
-    /// mini-batch is a pass of its own for the trainer, which need not know of them: a schedule
-    /// over one pass has no effect, and `pass.clip` counts the gradients of all parameters.
+    /// mini-batch is a pass of its own for the trainer, which need not know of them: its slot
+    /// should need [`Ability::ByStep`](crate::Ability::ByStep), and `pass.clip` counts the gradients
+    /// of all parameters.
     ///
     /// # Errors
     /// As [`Client::fit_examples`], or if the model has no parameters.

@@ -512,3 +512,47 @@ fn the_momentum_of_fednova_is_that_of_its_optimiser() {
     let said = wrong("fednova.yaml", &[&same]);
     assert!(said.contains("are not all one learning rate"), "{said}");
 }
+
+#[test]
+fn a_schedule_over_a_training_needs_the_training_in_one_piece() {
+    let rates = "optimiser: {sgd: {lr: 0.1}}, schedule:";
+    let turns = "protocol={use: feddf, rounds: 1, training: {steps: 60, batch: 64}, patience: 10}";
+    let fedrep = "protocol={use: fedrep, rounds: 2, local: {epochs: 2, batch: 16}, head: {epochs: 1, batch: 16}}";
+    let babu = "protocol={use: fedavg, rounds: 2, local: {epochs: 2, batch: 16}, share: [body], freeze-rest: true}";
+    let small = "[{linear: 4}, outputs]";
+    let image = "[{conv: {out: 2, kernel: 4}}, outputs]";
+    for (spec, slot, layers, more) in [
+        ("cronus.yaml", "model", "[outputs]", "name=x"),
+        ("fediod.yaml", "student", "[outputs]", "name=x"),
+        ("fediod.yaml", "discriminator", image, "name=x"),
+        ("feddf.yaml", "model", "[outputs]", turns),
+        ("fedavg.yaml", "model", small, fedrep),
+        ("fedavg.yaml", "model", small, babu),
+        ("fedproto.yaml", "model", small, "protocol.freeze=[body]"),
+        ("fedkd.yaml", "student", "[outputs]", "protocol.passes=2"),
+    ] {
+        let with = |schedule: &str| net(slot, layers, &format!("{rates} {schedule}"));
+        let said = wrong(spec, &[more, &with("{cosine: {to: 0}}")]);
+        let due = "say after how many `steps` the schedule ends";
+        assert!(said.contains(due), "{spec}: {said}");
+        fine(spec, &[more, &with("{cosine: {steps: 2}}")]);
+    }
+    let pass = |slot: &str| net(slot, "[outputs]", &format!("{rates} cosine"));
+    fine("cronus.yaml", &["protocol.order=own-first", &pass("model")]);
+    // a training of one mini-batch
+    for (spec, slot, one) in [
+        (
+            "fednova.yaml",
+            "model",
+            "protocol.local={steps: 1, batch: 8}",
+        ),
+        (
+            "fedkd.yaml",
+            "student",
+            "protocol.student={epochs: 1, batch: 5000}",
+        ),
+    ] {
+        let said = wrong(spec, &[one, &pass(slot)]);
+        assert!(said.contains("none has more than one mini-batch"), "{said}");
+    }
+}
