@@ -62,6 +62,14 @@ impl<'f> TrainingCheck<'f> {
         model: &mut dyn Trainer,
     ) -> Option<String> {
         self.noise(slot, fill, model);
+        if slot.steps_alone {
+            let name = self.protocol.map_or("", |p| &p.name);
+            let note = format!(
+                "its optimiser and learning rate have no effect: protocol `{name}` takes all steps itself, by its own rates along the model's gradients"
+            );
+            self.note_once(fill, note);
+            return None;
+        }
         let abilities = model.abilities();
         let Some(planned) = &slot.training else {
             return self.idle_schedule(slot, fill, &abilities, None);

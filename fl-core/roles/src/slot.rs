@@ -182,6 +182,7 @@ impl<K: SlotKind + ?Sized> Slot<K> {
             several: false,
             training: None,
             trainings: Vec::new(),
+            steps_alone: false,
             task: TaskMap::default(),
         }
     }
@@ -250,6 +251,9 @@ pub struct SlotSpec {
     /// round, on examples of a client or on public samples, or on both.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub trainings: Vec<(Length, usize)>,
+    /// Whether the protocol takes all steps of its models itself, by their gradients.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub steps_alone: bool,
     /// Maps the run's task to the task of its models or generators.
     #[serde(skip)]
     pub task: TaskMap,
@@ -403,6 +407,12 @@ impl SlotSpec {
             times,
         });
         training.clips(self.needs(Ability::TaskLoss))
+    }
+    /// Declares, if `alone`, that the protocol takes all steps of its models itself, by their
+    /// gradients: the optimiser of a model has no effect.
+    pub fn steps_alone_if(mut self, alone: bool) -> Self {
+        self.steps_alone = alone;
+        self
     }
     /// Sets the task of its models to `task` of the run's task. For example, a discriminator learns
     /// one score, and a generator images.

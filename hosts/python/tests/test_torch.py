@@ -64,6 +64,41 @@ class Logistic(fl.torch.Trainer):
 NETS = [("torch-small", {}), ("torch-small", {"dropout": 0.3}), ("torch-norm", {})]
 
 
+@fl.trainer("torch-momentum")
+class Momentum(Logistic):
+    """Gradient descent with momentum, and a schedule by epochs if `falls`."""
+
+    lr: float = 0.1
+    momentum: float = 0.5
+    weight_decay: float = 0.0
+    falls: bool = False
+
+    def optimiser(self, parameters):
+        return torch.optim.SGD(parameters, self.lr, self.momentum, weight_decay=self.weight_decay)
+
+    def schedule(self, optimiser):
+        return torch.optim.lr_scheduler.StepLR(optimiser, 2) if self.falls else None
+
+
+def test_methods_that_take_steps_of_their_own_know_what_a_network_does_beside():
+    short = {"rounds": 1, "local": {"epochs": 2, "batch": 16}}
+
+    def run(method, part, **settings):
+        changes = {"protocol": {"use": method, **short, **settings}, "parts.cohort": None, "parts.model": part}
+        return fl.run(QUICK / "fedavg.yaml", changes, quiet=True)
+
+    run("fednova", {"use": "torch-momentum"}, momentum=0.5)
+    for part in [{"use": "torch-momentum", "falls": True}, {"use": "torch-momentum", "momentum": 0.4}, {"use": "torch-norm"}]:
+        with pytest.raises(fl.SpecError, match="not those of gradient descent with momentum 0.5"):
+            run("fednova", part, momentum=0.5)
+    with pytest.raises(fl.SpecError, match="it has dropout"):
+        run("per-fedavg", {"use": "torch-small", "dropout": 0.3})
+    with pytest.raises(fl.SpecError, match="it has weight decay"):
+        run("per-fedavg", {"use": "torch-momentum", "weight-decay": 0.1})
+    with pytest.raises(fl.SpecError, match='schedule_by = "batch"'):
+        run("fedavg", {"use": "torch-momentum", "falls": True}, share=["1.weight"], **{"freeze-rest": True})
+
+
 @pytest.mark.parametrize("net", NETS, ids=str)
 def test_a_network_is_held_to_what_trainers_promise(net):
     fl.testing.conformance(f"trainer {net[0]}", net[1])

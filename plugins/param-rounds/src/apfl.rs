@@ -81,7 +81,8 @@ impl RoundRule for Apfl {
     }
 
     fn model(&self, slot: SlotSpec) -> SlotSpec {
-        slot.needs(Ability::EqualSteps)
+        let slot = slot.needs(Ability::EqualSteps);
+        slot.needs(Ability::ByGradient).needs(Ability::NoDecay)
     }
 }
 plugin!(protocol "apfl" => Shared<Apfl> as Rounds<Apfl>, papers: ["Deng et al. 2020"]);

@@ -22,6 +22,7 @@ settings! {
 impl RoundRule for PerFedAvg {
     type State = ();
     const BY_GRADIENTS: bool = true;
+    const OWN_RATES: bool = true;
     const CORRECTS: bool = true;
 
     fn train(&self, client: &mut Client, start: Start<'_>) -> Result<Params> {
@@ -46,6 +47,10 @@ impl RoundRule for PerFedAvg {
             )?;
         }
         Ok(w)
+    }
+
+    fn model(&self, slot: SlotSpec) -> SlotSpec {
+        slot.needs(Ability::ByGradient).needs(Ability::NoDecay)
     }
 
     fn conflicts(&self, family: Family<'_>, _: &dyn Fn(&str) -> bool) -> Vec<Conflict> {

@@ -166,6 +166,7 @@ fn both(one: SlotSpec, other: SlotSpec) -> SlotSpec {
         several: one.several || other.several,
         training: one.training.or(other.training),
         trainings: [one.trainings, other.trainings].concat(),
+        steps_alone: one.steps_alone && other.steps_alone,
         ..one
     }
 }

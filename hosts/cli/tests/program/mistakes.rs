@@ -556,3 +556,40 @@ fn a_schedule_over_a_training_needs_the_training_in_one_piece() {
         assert!(said.contains("none has more than one mini-batch"), "{said}");
     }
 }
+
+#[test]
+fn what_a_plain_gradient_leaves_out_is_refused_where_steps_follow_it() {
+    let apfl = "protocol={use: apfl, rounds: 2, local: {epochs: 1, batch: 16}}";
+    let per = "protocol={use: per-fedavg, rounds: 2, local: {epochs: 1, batch: 16}}";
+    let plain = net("model", "[outputs]", "optimiser: {sgd: {lr: 0.1}}");
+    let dropped = "[{dropout: 0.5}, outputs]";
+    let dropout = net("model", dropped, "optimiser: {sgd: {lr: 0.1}}");
+    let decay = "optimiser: {sgd: {lr: 0.1, weight-decay: 0.5}}";
+    let decay = net("model", "[outputs]", decay);
+    let alone = "its optimiser and learning rate have no effect: protocol `per-fedavg`";
+    for method in [apfl, per] {
+        for (model, due) in [
+            (
+                "parts.model={use: linear, lr: 0.1, l2: 0.5}",
+                "(it has weight decay)",
+            ),
+            (&decay, "(it has weight decay)"),
+            (&dropout, "(it has dropout)"),
+        ] {
+            let said = wrong("fedavg.yaml", &[method, model]);
+            assert!(said.contains(due), "{method}, {model}: {said}");
+        }
+        let said = fine("fedavg.yaml", &[method, &plain]);
+        assert_eq!(said.contains(alone), method == per, "{said}");
+    }
+    let tuned = [per, "protocol.tune={epochs: 1}", &plain];
+    assert!(!fine("fedavg.yaml", &tuned).contains(alone));
+    let images = [apfl, "data.set=glyphs"];
+    let flip = "optimiser: {sgd: {lr: 0.1}}, augment: [flip]";
+    let flip = net("model", "[outputs]", flip);
+    let said = wrong("fedavg.yaml", &[&images[..], &[&flip]].concat());
+    assert!(said.contains("(it has augment)"), "{said}");
+    let together = "protocol.order={together: 0.5}";
+    let said = wrong("cronus.yaml", &[together, &dropout]);
+    assert!(said.contains("(it has dropout)"), "{said}");
+}
