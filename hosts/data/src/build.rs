@@ -19,7 +19,7 @@ use crate::test_rows::owners_of_tests;
 use crate::undersampled::{self, Undersampled, Undersampler};
 use anyhow::{Context, Result, ensure};
 use fl_core::{Examples, Labels, Samples, Stream, first_names, floor_share};
-use fl_data_kit::{Set, SetSpec, check_ranges, dataset::Source, load_seen};
+use fl_data_kit::{Scaling, Set, SetSpec, check_ranges, dataset::Source, load_seen};
 use std::path::Path;
 
 /// The most clients that an error names.
@@ -103,22 +103,19 @@ impl<'a> LoadedSet<'a> {
         // published test rows of a set may equal its training rows by chance
         let looks = spec.set.of_a_user() || !others.is_empty();
         let (mut seen, mut hashed) = (SeenRows::default(), SeenRows::default());
-        let set = load_seen(
-            &spec.set,
-            dir,
-            spec.normalise.as_ref(),
-            &mut |rows, test| {
-                if looks {
-                    (seen.own, seen.tested) = (hashes(rows).collect(), hashes(test).collect());
+        let given = spec.normalise.as_ref();
+        let scaling = given.map_or(Scaling::Own, |of| Scaling::As(Some(of)));
+        let set = load_seen(&spec.set, dir, scaling, &mut |rows, test| {
+            if looks {
+                (seen.own, seen.tested) = (hashes(rows).collect(), hashes(test).collect());
+            }
+            if identify {
+                hashed.own = row_hashes(rows);
+                if spec.set.of_a_user() || spec.pools_tests() || spec.tests_in_files() {
+                    hashed.tested = row_hashes(test);
                 }
-                if identify {
-                    hashed.own = row_hashes(rows);
-                    if spec.set.of_a_user() || spec.pools_tests() || spec.tests_in_files() {
-                        hashed.tested = row_hashes(test);
-                    }
-                }
-            },
-        );
+            }
+        });
         let set = set.and_then(|set| numbered(spec, set))?;
         let own_rows = RowSet::of(seen.own.iter().copied());
         let of_tests = set.inferred.iter().any(|found| found.of_test_rows);
@@ -198,9 +195,9 @@ impl<'a> LoadedSet<'a> {
         if let Some(how) = &spec.public {
             let (seen, hashed) = (&mut self.seen, &mut self.hashed);
             let (notes, hidden_notes) = (&mut all.notes, &mut all.hidden_notes);
-            let normalise = all.normalise.as_ref();
+            let scaling = Scaling::As(all.normalise.as_ref());
             let mut other = |set: &SetSpec| {
-                let loaded = load_seen(set, dir, normalise, &mut |rows, _| {
+                let loaded = load_seen(set, dir, scaling, &mut |rows, _| {
                     seen.others.push(hashes(rows).collect());
                     if identify {
                         hashed.others.push(row_hashes(rows));

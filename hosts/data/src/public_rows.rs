@@ -41,9 +41,9 @@ pub(crate) fn take_public(
             public
         }
         PublicFrom::Set(set) => {
-            // `other` applies the private set's statistics, not this set's own: one model sees both
-            // kinds of rows, so a byte must mean the same value in either, whichever set a row
-            // is from.
+            // `other` scales by the private set's statistics, or not at all if it has none: one model
+            // sees both kinds of rows, so a byte must mean the same value in either, whichever set
+            // a row is from.
             other(set)?.train
         }
     };

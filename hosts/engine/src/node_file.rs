@@ -7,7 +7,7 @@ use fl_core::message::{known_kinds, message_type};
 use fl_core::{ClientId, Examples};
 use fl_data::{Assembled, DataSpec};
 use fl_data_kit::dataset::HELD_OUT;
-use fl_data_kit::{Inferred, SetSpec, Use};
+use fl_data_kit::{Inferred, Scaling, SetSpec, Use, load_seen};
 use fl_registry::Spec;
 use fl_remote::Policy;
 use std::path::{Path, PathBuf};
@@ -103,7 +103,9 @@ impl NodeFile {
         if let Some((_, wrong)) = data.resolve(&self.folder, use_of).pop() {
             bail!(wrong);
         }
-        let set = fl_data_kit::load(&data, dir, spec.normalise.as_ref())?;
+        // as the spec's own rows, which models are tested on
+        let scaling = Scaling::As(due.normalise.as_ref());
+        let set = load_seen(&data, dir, scaling, &mut |_, _| ())?;
         let mut own = set.train;
         let mut all = own.clone();
         let mut tests = spec.tests_of_node(self.client as usize, &mut own, set.test, &stream)?;

@@ -27,7 +27,7 @@ pub use download::Download;
 pub use facts::DataSetFacts;
 pub use file_hash::{same, sha256};
 pub use folder::{Folder, data_dir, user_dir};
-pub use load::{Set, load, load_seen};
+pub use load::{Scaling, Set, load, load_seen};
 pub use made_inputs::{made_file, made_inputs, made_path};
 pub use normalise::Normalise;
 pub use number_label::{NumberLabel, NumberLoss};

@@ -12,6 +12,15 @@ use std::sync::Arc;
 /// A set, read and scaled.
 pub type Set = Rows<Examples>;
 
+/// What is taken from the values of a set.
+#[derive(Clone, Copy, Debug)]
+pub enum Scaling<'a> {
+    /// What the set itself says.
+    Own,
+    /// What is taken from the values of the rows that it stands beside: `None` if nothing is.
+    As(Option<&'a Normalise>),
+}
+
 /// Reads the set from its folder in `dir`, or makes it, with `normalise` instead of its own
 /// normalisation.
 ///
@@ -19,18 +28,19 @@ pub type Set = Rows<Examples>;
 /// If a file is missing (says where it was looked for and how to get it) or damaged (says where and
 /// how), a setting is out of its range, or `normalise` does not fit the set.
 pub fn load(set: &SetSpec, dir: &Path, normalise: Option<&Normalise>) -> Result<Set> {
-    load_seen(set, dir, normalise, &mut |_, _| ())
+    let scaling = normalise.map_or(Scaling::Own, |of| Scaling::As(Some(of)));
+    load_seen(set, dir, scaling, &mut |_, _| ())
 }
 
-/// As [`load`]; `see` sees the training and test rows as they were read, before they are
-/// normalised.
+/// As [`load`], scaled so; `see` sees the training and test rows as they were read, before they
+/// are normalised.
 ///
 /// # Errors
 /// As [`load`].
 pub fn load_seen(
     set: &SetSpec,
     dir: &Path,
-    normalise: Option<&Normalise>,
+    scaling: Scaling<'_>,
     see: &mut dyn FnMut(&Samples, &Samples),
 ) -> Result<Set> {
     check_ranges(set).context("data set")?;
@@ -40,7 +50,7 @@ pub fn load_seen(
     drop((train, test));
     let own = || task_of(&rows.train.0, &rows.train.1);
     let task = set.task().unwrap_or_else(own);
-    if let Some(normalise) = normalise {
+    if let Scaling::As(Some(normalise)) = scaling {
         check_ranges(normalise)
             .and_then(|()| set.check_normalise(&task, normalise))
             .and_then(|()| {
@@ -53,15 +63,15 @@ pub fn load_seen(
             })
             .context("normalise")?;
     }
-    let found = match normalise {
-        Some(_) => None,
-        None => set.scale(&rows.train.0),
+    let (given, found) = match scaling {
+        Scaling::As(given) => (given.cloned(), None),
+        Scaling::Own => (None, set.scale(&rows.train.0)),
     };
     if found.is_some() && set.facts().statistics.is_none() {
         let text = "columns are scaled by the means and deviations of all clients' rows";
         rows.inferred.push(Inferred::new(text));
     }
-    rows.normalise = normalise.cloned().or(found);
+    rows.normalise = given.or(found);
     let parts = [&mut rows.train, &mut rows.test].into_iter();
     for (inputs, _) in parts.chain(&mut rows.validation) {
         ensure!(

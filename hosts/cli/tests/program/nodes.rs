@@ -226,6 +226,54 @@ fn data_that_do_not_fit_are_found_before_anything_is_asked() {
 }
 
 #[test]
+fn exact_rows_of_a_node_are_scaled_as_those_of_the_spec_are() {
+    let d = tempfile::tempdir().unwrap();
+    let dir = d.path();
+    let image = |row: usize| (0..784).map(move |at| (row * 7 + at) as u8);
+    let idx = |sides: &[usize], bytes: Vec<u8>| {
+        let sides = sides.iter().flat_map(|side| (*side as u32).to_be_bytes());
+        let magic = [0, 0, 8, if bytes.len() > 100 { 3 } else { 1 }];
+        magic
+            .into_iter()
+            .chain(sides)
+            .chain(bytes)
+            .collect::<Vec<u8>>()
+    };
+    fs::create_dir(dir.join("mnist")).unwrap();
+    for (part, rows) in [("train", 40), ("t10k", 20), ("0", 20), ("1", 20)] {
+        let images = idx(&[rows, 28, 28], (0..rows).flat_map(image).collect());
+        let labels = (0..rows).map(|row| (row % 10) as u8).collect();
+        let file = |kind: &str| dir.join(format!("mnist/{part}-{kind}-ubyte"));
+        fs::write(file("images-idx3"), images).unwrap();
+        fs::write(file("labels-idx1"), idx(&[rows], labels)).unwrap();
+    }
+    let node = |k: usize| {
+        let files = format!(
+            "inputs: ../mnist/{k}-images-idx3-ubyte, labels: ../mnist/{k}-labels-idx1-ubyte"
+        );
+        let set = format!(
+            "{{ files: {{ format: idx, train: {{ {files} }}, classes: [0, 1, 2, 3, 4, 5, 6, 7, 8, 9] }} }}"
+        );
+        fs::create_dir(dir.join(k.to_string())).unwrap();
+        write(&dir.join(k.to_string()), k, &set, "");
+        format!("--node={k}/node.yaml")
+    };
+    let nodes: Vec<String> = (0..2).map(node).collect();
+    let spec = "name: own\ndata: { set: mnist, clients: 2, split: own }
+protocol: { use: fedavg, rounds: 1, local: { epochs: 1, batch: 8 } }
+parts: { model: { use: linear }, aggregator: { use: mean } }\n";
+    fs::write(dir.join("own.yaml"), spec).unwrap();
+    let digest = |out: &str, set: &[&str]| {
+        let more = [&["--data-dir", ".", "--out", out][..], set].concat();
+        json(dir, &own(&nodes, &more))["digest"].clone()
+    };
+    let stated = ["--set", "data.normalise={mean: [0.1307], std: [0.3081]}"];
+    assert_eq!(digest("as-the-set", &[]), digest("stated", &stated));
+    let nothing = ["--set", "data.normalise={mean: [0], std: [1]}"];
+    assert_ne!(digest("nothing", &nothing), digest("again", &[]));
+}
+
+#[test]
 fn a_node_lets_nothing_leave_that_it_does_not_allow() {
     let d = tempfile::tempdir().unwrap();
     let dir = d.path();

@@ -310,6 +310,49 @@ fn another_set_must_fit_and_is_normalised_like_the_private_one() {
 }
 
 #[test]
+fn public_rows_of_a_known_set_are_scaled_as_private_files_are_and_those_are_not() {
+    use fl_plugin_data_files as _;
+    use fl_plugin_data_images as _;
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path();
+    std::fs::create_dir(dir.join("mnist")).unwrap();
+    let idx = |sides: &[u32], bytes: Vec<u8>| {
+        let sides = sides.iter().flat_map(|side| side.to_be_bytes());
+        let magic = [0, 0, 8, if bytes.len() > 100 { 3 } else { 1 }];
+        magic
+            .into_iter()
+            .chain(sides)
+            .chain(bytes)
+            .collect::<Vec<u8>>()
+    };
+    let pixels = |rows: usize| (0..rows * 784).map(|at| (at % 251) as u8).collect();
+    let classes = |rows: usize| (0..rows).map(|row| (row % 10) as u8).collect();
+    for (part, rows) in [("train", 20), ("t10k", 10)] {
+        let file = |kind: &str| dir.join(format!("mnist/{part}-{kind}-ubyte"));
+        let images = idx(&[rows as u32, 28, 28], pixels(rows));
+        std::fs::write(file("images-idx3"), images).unwrap();
+        std::fs::write(file("labels-idx1"), idx(&[rows as u32], classes(rows))).unwrap();
+    }
+    let set = "{inputs: mnist/PART-images-idx3-ubyte, labels: mnist/PART-labels-idx1-ubyte}";
+    let [train, test] = ["train", "t10k"].map(|part| set.replace("PART", part));
+    for public in [
+        "from: {set: mnist}",
+        "from: {share: 0.5}, mix: {set: mnist, share: 1}",
+    ] {
+        let mut spec: DataSpec = fl_core::settings::read_yaml(&format!(
+            "{{set: {{files: {{format: idx, train: {train}, test: {test}}}}}, clients: 1, split: iid, public: {{{public}}}}}"
+        ))
+        .unwrap();
+        assert_eq!(spec.resolve(dir), []);
+        let got = build(&spec, dir, &Stream::root(1)).unwrap();
+        let largest = |of: &Samples| of.values().iter().copied().fold(0.0, f32::max);
+        let public = largest(&got.public.unwrap().samples);
+        assert_eq!(largest(&got.test.samples), 250.0 / 255.0);
+        assert_eq!(public, 250.0 / 255.0, "{public}");
+    }
+}
+
+#[test]
 fn limits_keep_the_proportions_of_the_classes() {
     let spec = DataSpec {
         limit: Limit {
