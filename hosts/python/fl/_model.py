@@ -90,8 +90,9 @@ class KeptModel:
 
         `rows` are rows as `data=` of a run takes them; labels need not be there, and are not read.
         Several inputs in a mapping stand in the order that they had in the run. A list is an array.
-        Of a run on a table (csv, jsonl) a frame has its columns. Arrays are scaled here as
-        `normalise` of the spec says (pictures of bytes as the run's own) and put through its
+        Of a run on a table (csv, jsonl) a frame has its columns, and its training files must be as
+        they were. Arrays are scaled here as the run's own rows were, by `normalise` of the spec or
+        what its set says (pictures of bytes once they are divided by 255), and put through its
         `features`, which takes the data of the run, with the channels of pictures where the run's
         rows have them or in front."""
         native, _ = self._native()
@@ -108,11 +109,11 @@ class KeptModel:
             path = str(Path(folder) / f"rows.{run.format}")
             with open(path, "w", encoding="utf-8", errors="surrogatepass", newline="") as file:
                 run.write(file, columns)
-            given = [f"data.set.files.test={json.dumps(path)}", "data.set.files.holdout=null", "data.limit.test=null"]
-            if (own := run.data.get("test")) and (own["own"] == "files" or own["of"] == "all"):
-                given.append("data.test=null")
-            found = native.predict_tests(str(self._folder), given, self._data_dir)
-            run.warn_of_categories(given)
+            given = [f"data.set.files.test={json.dumps(path)}", "data.set.files.holdout=null"]
+            found, notes = native.predict_tests(str(self._folder), given, self._data_dir)
+        for note in notes:
+            if note.startswith("test rows have categories"):
+                warnings.warn(note.removeprefix("test "), stacklevel=3)
         return found
 
     def save(self, file) -> Path:
@@ -245,17 +246,7 @@ class _Run:
                 raise self.error(f"the run's table has no names of columns; call those of the frame 1 to {len(names)}, by their places, with the label's")
         lines = csv.writer(file, delimiter=self.how["separator"] or ",", lineterminator="\n")
         lines.writerows([names] if self.how["header"] else [])
-        # a row of one empty field would be an empty line
-        lines.writerows(zip(*(texts[name] for name in names), strict=True) if len(names) != 1 else ([text or "NA"] for text in texts[names[0]]))
-
-    def warn_of_categories(self, given: list[str]):
-        """Warns of categories that the run has not seen, as a run does of those of test rows."""
-        if not any(" categories: " in how for _, how in self.meaning.get("columns", ())):
-            return
-        found, _ = _fl.check(str(self.spec), self.text, given, True)
-        for note in found[2] if found else ():
-            if note.startswith("test rows have categories"):
-                warnings.warn(note.removeprefix("test "), stacklevel=4)
+        lines.writerows(zip(*(texts[name] for name in names), strict=True))
 
 
 def _named(value) -> tuple[str | None, dict[str, Any]]:

@@ -4,12 +4,12 @@ use crate::buffer::Buffer;
 use crate::{catalogue, library};
 use anyhow::{Context, Result, ensure};
 use fl_core::regular_file::{MOST_BINARY, read_regular};
-use fl_core::settings::{Value, read_value};
 use fl_core::{BuildContext, Inputs, Samples, Stream, Task, Trainer};
 use fl_data::{DataSpec, FeatureMap};
-use fl_data_kit::{Normalise, SetSpec};
+use fl_data_kit::{Normalise, Scaling, alike, load_seen};
 use fl_engine::NotRun;
 use fl_registry::{DataSection, Spec};
+use fl_sim::Manifest;
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -23,9 +23,10 @@ pub struct Model {
     task: Task,
     /// Shape of one row before `features`.
     shape: Vec<usize>,
+    /// What was taken from the values of the run's rows.
     scale: Option<Normalise>,
-    /// Scales bytes where the spec does not.
-    of_set: Option<Normalise>,
+    /// The columns that it has learnt, and how they were read.
+    columns: Vec<(String, String)>,
     /// Which side of an image is its channels, if the spec says so.
     channels: Option<String>,
     /// If the spec has `features`: the folder of the run and the data directory, from which they
@@ -55,25 +56,21 @@ fn made(folder: &Path, name: &str, data_dir: &Path) -> Result<(Model, Option<Py<
     let trainer = trainer?.context("it is of no slot of the spec")?;
     let data = spec.resolved.get("data");
     let of = |key: &str| data.and_then(|data| data.get(key)).filter(|v| !v.is_null());
-    let scale = of("normalise").map(read_value::<Normalise>).transpose()?;
-    let set = |value: &Value| read_value::<SetSpec>(value).ok();
+    let meaning = Manifest::meaning_in(folder)?.context(
+        "run.json does not say what the model learnt, as an older fl wrote it: run its spec again",
+    )?;
+    let scale: Option<(Vec<f32>, Vec<f32>)> = serde_json::from_value(meaning["scale"].clone())?;
     let format = of("set").and_then(|set| set.get("files")?.get("format"));
     let arrays = format.and_then(|format| format.get("npy").or_else(|| format.get("npz")));
     let channels = arrays.and_then(|arrays| arrays.get("channels")?.as_str());
-    let statistics = of("set")
-        .and_then(set)
-        .and_then(|set| set.facts().statistics);
     let own = spec.data.set.task().map(|own| own.input);
     let featured = spec.data.features.is_some();
     let model = Model {
         trainer: Mutex::new(trainer),
         shape: own.unwrap_or_else(|| task.input.clone()),
         task,
-        scale,
-        of_set: statistics.map(|(mean, std)| Normalise {
-            mean: mean.to_vec(),
-            std: std.to_vec(),
-        }),
+        scale: scale.map(|(mean, std)| Normalise { mean, std }),
+        columns: serde_json::from_value(meaning["columns"].clone())?,
         channels: channels.map(String::from),
         data: featured.then(|| (folder.into(), data_dir.into())),
         features: OnceLock::new(),
@@ -224,9 +221,7 @@ impl Model {
         }
         let scored = py.detach(|| {
             let mut inputs = self.rows(&shape, numbers);
-            let pictures = matches!(inputs, Inputs::Bytes { .. });
-            let of_set = self.of_set.as_ref().filter(|_| pictures);
-            if let Some(scale) = self.scale.as_ref().or(of_set) {
+            if let Some(scale) = &self.scale {
                 scale.apply(&mut inputs);
             }
             self.scores(&self.featured(Samples::all(Arc::new(inputs)))?)
@@ -235,20 +230,27 @@ impl Model {
         Ok(Buffer::owner(&shape, scores))
     }
 
-    /// Scores of the test rows of the run's spec with other files, which the overrides name.
+    /// Scores of all test rows of the run's set with other files, which the overrides name, and what
+    /// a user should know of these rows.
     fn predict_tests(
         &self,
         py: Python<'_>,
         folder: PathBuf,
         set: Vec<String>,
         data_dir: Option<PathBuf>,
-    ) -> PyResult<Buffer> {
+    ) -> PyResult<(Buffer, Vec<String>)> {
         let data_dir = fl_data_kit::data_dir(data_dir.as_deref());
         let scored = py.detach(|| {
             let spec = spec_of(&folder, &set)?;
-            self.scores(&fl_engine::data(&spec, &data_dir)?.test.samples)
+            let scaling = Scaling::As(self.scale.as_ref());
+            let read = load_seen(&spec.data.set, &data_dir, scaling, &mut |_, _| ())?;
+            alike(&read.columns, &self.columns).context(
+                "the training files, which say how columns are read, are not as they were in the run",
+            )?;
+            let scores = self.scores(&self.featured(read.test.samples)?)?;
+            Ok((scores, read.notes))
         });
-        let (shape, scores) = scored.map_err(|error| failed(&error))?;
-        Ok(Buffer::owner(&shape, scores))
+        let ((shape, scores), notes) = scored.map_err(|error| failed(&error))?;
+        Ok((Buffer::owner(&shape, scores), notes))
     }
 }

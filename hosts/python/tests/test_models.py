@@ -171,6 +171,45 @@ def test_rows_to_predict_are_read_as_those_of_a_run():
         of_table.predict({"age": test["age"], "owns": test["owns"]})
 
 
+@pytest.mark.parametrize("public", ["half-of-test", "tabular"])
+def test_all_rows_of_a_frame_are_scored_whatever_a_run_takes_from_its_own(public):
+    train, test = income()
+    train.to_csv("train.csv", index=False)
+    test.to_csv("test.csv", index=False)
+    files = {"format": "csv", "train": "train.csv", "test": "test.csv", "label": "income"}
+    data = {"set": {"files": files}, "clients": 2, "split": "iid", "public": {"from": public}}
+    model = fl.run({**PUBLIC, "data": data}, quiet=True).model("model", client=0)
+    scores = model.predict(test[:10])
+    weight, bias = (model.arrays()[name] for name in ("weight", "bias"))
+    columns = [test["age"], *(test["job"] == job for job in ("cook", "judge", "smith")), ~test["owns"], test["owns"]]
+    np.testing.assert_allclose(scores, (np.stack(columns, 1).astype(float) @ weight + bias)[:10], rtol=1e-4, atol=1e-4)
+
+
+def test_a_frame_is_not_read_by_training_files_that_are_others_than_the_runs():
+    train, test = income()
+    train.to_csv("train.csv", index=False)
+    test.to_csv("test.csv", index=False)
+    files = {"format": "csv", "train": "train.csv", "test": "test.csv", "label": "income"}
+    model = fl.run({**SPEC, "data": {"set": {"files": files}, "clients": 2, "split": "iid"}}, quiet=True).model()
+    train.assign(job=train["job"].replace("judge", "baker")).to_csv("train.csv", index=False)
+    with pytest.raises(ValueError, match=r"training files, which say how columns are read, are not as they were in the run"):
+        model.predict(test.assign(job="cook"))
+
+
+def test_rows_of_a_set_that_scales_itself_are_scaled_as_it_was(tmp_path):
+    draws = np.random.default_rng(0)
+    inputs, labels = 50 + 20 * draws.random((80, 8)), np.arange(80) % 2
+    inputs[:, 0] += 9 * labels
+    (tmp_path / "cod-rna").mkdir()
+    for name, rows in (("cod-rna", slice(0, 60)), ("cod-rna.t", slice(60, 80))):
+        lines = (f"{2 * label - 1} " + " ".join(f"{at + 1}:{value}" for at, value in enumerate(row)) for row, label in zip(inputs[rows], labels[rows], strict=True))
+        (tmp_path / "cod-rna" / name).write_text("\n".join(lines) + "\n")
+    data = {"set": {"cod-rna": {"scale": "standard"}}, "clients": 2, "split": "iid"}
+    model = fl.run({**SPEC, "data": data}, quiet=True, data_dir=tmp_path).model()
+    scaled = (inputs - inputs[:60].mean(0)) / inputs[:60].std(0)
+    np.testing.assert_allclose(model.predict(inputs), scaled @ model.arrays()["weight"] + model.arrays()["bias"], rtol=1e-3, atol=1e-3)
+
+
 def test_a_tuple_of_clients_is_told_to_be_a_list():
     with pytest.raises(fl.SpecError, match="make no array: .*; a list gives each client its own rows"):
         run({"train": (rows(30, 1), rows(30, 2)), "test": rows(30, 3)})
