@@ -191,7 +191,7 @@ pub fn covering_classes(
 /// The clients of each class, as [`crate::Split::ClassBlocks`] says.
 ///
 /// # Errors
-/// As [`classes_per_client`], and if a class has no client left.
+/// As [`classes_per_client`], and if a class has no client left, or a client holds fewer.
 pub(crate) fn class_blocks(
     clients: usize,
     classes: usize,
@@ -200,19 +200,32 @@ pub(crate) fn class_blocks(
     check_per_client(classes, per_client)?;
     let wanted = (clients * per_client).div_ceil(classes);
     let mut room = vec![per_client; clients];
+    let advice = match classes % per_client {
+        0 => format!("take a multiple of {} clients", classes / per_client),
+        _ => format!(
+            "take a number of classes that divides {classes}, or `split: {{ classes: {per_client} }}`"
+        ),
+    };
     let block = |class| {
         let open = (0..clients).filter(|k| room[*k] > 0).take(wanted);
         let holders: Vec<usize> = open.collect();
         ensure!(
             !holders.is_empty(),
             "{clients} clients with {per_client} of {classes} classes each leave class {class} to no client, since \
-             each class goes to {wanted}; take a number of clients whose {per_client} classes each are a multiple of \
-             {classes}"
+             each class goes to {wanted}; {advice}"
         );
         holders.iter().for_each(|k| room[*k] -= 1);
         Ok(holders)
     };
-    (0..classes).map(block).collect()
+    let blocks = (0..classes).map(block).collect::<Result<_>>()?;
+    let fewer = room.iter().position(|left| *left > 0);
+    ensure!(
+        fewer.is_none(),
+        "client {} would hold fewer than {per_client} of {classes} classes, since each class goes to the next {wanted} of \
+         {clients} clients; {advice}",
+        fewer.unwrap_or(0)
+    );
+    Ok(blocks)
 }
 
 /// Is the first class of some client each class?

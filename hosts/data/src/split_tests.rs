@@ -210,7 +210,14 @@ fn blocks_of_classes_go_to_the_next_clients_in_parts_of_random_sizes() {
     }
     assert_eq!(counts(5)[4][8], 400, "a class of its own");
     let says = "leave class 9 to no client, since each class goes to 3";
-    assert!(error(&groups, &Split::ClassBlocks(3), 7).contains(says));
+    let seven = error(&groups, &Split::ClassBlocks(3), 7);
+    let advice = "take a number of classes that divides 10, or `split: { classes: 3 }`";
+    assert!(seven.contains(says) && seven.contains(advice), "{seven}");
+    let ten = error(&groups, &Split::ClassBlocks(3), 10);
+    let fewer = "client 9 would hold fewer than 3 of 10 classes";
+    assert!(ten.contains(fewer) && ten.contains(advice), "{ten}");
+    let some = error(&groups, &Split::ClassBlocks(2), 12);
+    assert!(some.contains("take a multiple of 5 clients"), "{some}");
 }
 
 #[test]
