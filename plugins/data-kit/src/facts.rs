@@ -14,7 +14,8 @@ pub struct DataSetFacts {
     pub licence: &'static str,
     /// Training and test rows, as published or as made.
     pub rows: Option<(usize, usize)>,
-    /// Mean and standard deviation of each channel, the training images', for sets of images.
+    /// Mean and standard deviation that are taken from each channel, for sets of images: about the
+    /// training images' own.
     pub statistics: Option<(&'static [f32], &'static [f32])>,
     /// Are the rows mostly 0, so that a shift would fill them, or numbers of words?
     pub sparse: bool,
