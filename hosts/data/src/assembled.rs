@@ -49,6 +49,8 @@ pub struct Assembled {
     pub identity: Option<RowIdentity>,
     /// What was taken from each value; `None` if the values are as in the files.
     pub normalise: Option<Normalise>,
+    /// Were the inputs images of bytes? Their values are divided by 255, and others are not.
+    pub bytes: bool,
     /// What the inputs were put through after that, if the spec has `features`.
     pub features: Option<FeatureMap>,
     /// The test and the public rows before these features.

@@ -18,7 +18,7 @@ use crate::test_notes::{few, of_one_class, of_one_value};
 use crate::test_rows::owners_of_tests;
 use crate::undersampled::{self, Undersampled, Undersampler};
 use anyhow::{Context, Result, ensure};
-use fl_core::{Examples, Labels, Samples, Stream, first_names, floor_share};
+use fl_core::{Examples, Inputs, Labels, Samples, Stream, first_names, floor_share};
 use fl_data_kit::{Scaling, Set, SetSpec, check_ranges, dataset::Source, load_seen};
 use std::path::Path;
 
@@ -168,6 +168,7 @@ impl<'a> LoadedSet<'a> {
             digest: None,
             identity: None,
             normalise: set.normalise,
+            bytes: matches!(**train.samples.inputs(), Inputs::Bytes { .. }),
             features: None,
             plain: None,
             inherited: Vec::new(),
@@ -384,11 +385,11 @@ impl<'a> LoadedSet<'a> {
             }
         }
         if let Some(noise) = &spec.feature_noise {
-            let views = [
-                &mut all.clients[..],
-                &mut all.client_validation,
-                &mut all.client_tests,
-            ];
+            let mut views = vec![&mut all.clients[..], &mut all.client_validation];
+            // otherwise those of a domain are the common ones
+            if spec.test.is_some() {
+                views.push(&mut all.client_tests);
+            }
             noise.add(views, &self.stream.child("feature-noise", 0))?;
             // a row more in front of others moves their numbers
             let what = "the noise on a row (`data.feature-noise`) depends on its number";

@@ -34,7 +34,7 @@ impl FeatureNoise {
             "`deviation` gives the first client none, and there is one client"
         );
         ensure!(
-            !set.facts().sparse,
+            !set.is_sparse(),
             "the rows of `{}` are sparse, or hold numbers of words, and get none; leave it out",
             set.name()
         );
@@ -58,7 +58,7 @@ impl FeatureNoise {
     ///
     /// # Errors
     /// If the rows and labels of a client do not go together.
-    pub(crate) fn add(&self, views: [&mut [Examples]; 3], stream: &Stream) -> Result<()> {
+    pub(crate) fn add(&self, views: Vec<&mut [Examples]>, stream: &Stream) -> Result<()> {
         for view in views {
             let clients = view.len();
             for (client, own) in view.iter_mut().enumerate() {

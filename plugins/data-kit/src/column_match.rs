@@ -16,6 +16,14 @@ pub fn is_input(how: &str) -> bool {
     ![CLASS, LABEL, NUMBER, SKIPPED].contains(&how)
 }
 
+/// How a text or a list of characters begins that becomes numbers of words or characters.
+pub const TEXT: &str = "text: ";
+
+/// Returns whether a column that is read so has numbers of words or characters.
+pub fn is_text(how: &str) -> bool {
+    how.starts_with(TEXT)
+}
+
 /// The words of a list that are shown.
 const SHOWN: usize = 6;
 

@@ -105,7 +105,8 @@ pub trait DataSet: Debug + Send + Sync + 'static {
         false
     }
 
-    /// The settings by which rows become numbers: those of a node must be those of the spec.
+    /// The settings by which rows become numbers: those of a node must be those of the spec. Of
+    /// `format.leaf` only where both have this format.
     fn readings(&self) -> &'static [&'static str] {
         &[]
     }

@@ -1,5 +1,6 @@
 //! A data set as a spec names it, whatever its type.
 
+use crate::column_match::is_text;
 use crate::dataset::{Problem, Rows};
 use crate::dataset_decl::{AnySet, SetDecl, linked_sets};
 use crate::download::Download;
@@ -111,8 +112,14 @@ impl SetSpec {
         let same = self.name() == spec.name();
         let (here, there) = (self.set.settings(), spec.set.settings());
         for key in self.set.readings().iter().filter(|_| same) {
-            let of = |all: &Value| all.get(key).cloned().unwrap_or_default();
+            let of = |all: &Value| {
+                key.split('.')
+                    .try_fold(all.clone(), |of, key| of.get(key).cloned())
+            };
             let (here, there) = (of(&here), of(&there));
+            let (Some(here), Some(there)) = (here, there) else {
+                continue;
+            };
             ensure!(
                 here == there,
                 "its `{key}` is {}, and the spec's {}",
@@ -145,6 +152,15 @@ impl SetSpec {
 
     fn once_read(&self) -> Option<&Rows> {
         self.rows.get()?.as_ref().ok()
+    }
+
+    /// Are its rows sparse, or numbers of words or characters, so that no shift has a meaning?
+    pub fn is_sparse(&self) -> bool {
+        let read = |rows: &Rows| {
+            let text = |(_, how): &(String, String)| is_text(how);
+            matches!(*rows.train.0, Inputs::Sparse { .. }) || rows.columns.iter().any(text)
+        };
+        self.facts().sparse || self.once_read().is_some_and(read)
     }
 
     /// Have its rows been read?
@@ -259,7 +275,7 @@ impl SetSpec {
     /// Says how many there must be, or that its rows cannot be normalised.
     pub fn check_normalise(&self, own: &Task, Normalise { mean, std }: &Normalise) -> Result<()> {
         ensure!(
-            !self.facts().sparse,
+            !self.is_sparse(),
             "the rows of `{}` are sparse, or hold numbers of words, and cannot be normalised; leave `normalise` out",
             self.name()
         );

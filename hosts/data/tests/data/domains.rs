@@ -52,6 +52,18 @@ fn feature_noise_grows_from_client_to_client_and_spares_common_tests() {
             assert!((found - due).abs() < 0.25 * due, "{k}: {found}");
         }
     }
+    // test rows of a client's domain are common ones too
+    let turned = |more: &str| {
+        let set = "set: {glyphs: {train: 60, test: 20}}, clients: 2, split: iid, domains: {turned: [0, 180]}";
+        let spec: DataSpec = read_yaml(&format!("{{{set}{more}}}")).unwrap();
+        build(&spec, Path::new("."), &Stream::root(1)).unwrap()
+    };
+    let [still, blurred] = ["", ", feature-noise: {variance: 0.4}"].map(turned);
+    for k in 0..2 {
+        let values = |of: &[Examples]| of[k].samples.values();
+        assert_eq!(values(&still.client_tests), values(&blurred.client_tests));
+        assert_ne!(values(&still.clients), values(&blurred.clients));
+    }
     // by the code the first client has none; a row's noise is its own, however many rows there are
     let code = of("feature-noise: {deviation: 0.3}");
     let first = code.clients[0].samples.values();
