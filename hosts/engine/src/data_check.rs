@@ -103,7 +103,7 @@ fn check_with_data(
     // what the program makes itself is soon there
     let made = spec.data.paths(dir).is_empty();
     let needed = spec.data.test.is_some()
-        || (made && spec.data.split().draws_again())
+        || (made && (spec.data.split().draws_again() || spec.data.public.is_some()))
         || protocol.declare().loads.is_some()
         || spec.data.kept_model().is_some()
         || protocol.exchanges().iter().any(steps);
@@ -154,6 +154,9 @@ struct Meaning {
     texts: Option<serde_json::Value>,
     /// Mean and standard deviation that are taken from each channel or column.
     scale: Option<(Vec<f32>, Vec<f32>)>,
+    /// Were the inputs images of bytes? An older fl did not write it.
+    #[serde(default)]
+    bytes: Option<bool>,
     /// What the inputs are put through after that.
     #[serde(default)]
     features: Option<serde_json::Value>,
@@ -193,6 +196,7 @@ impl Meaning {
             },
             texts: leaf().and_then(|leaf| serde_json::to_value(leaf).ok()),
             scale: (data.normalise.as_ref()).map(|of| (of.mean.clone(), of.std.clone())),
+            bytes: Some(data.bytes),
             features: spec
                 .data
                 .features
@@ -262,6 +266,12 @@ impl Meaning {
             });
             format!("numbers scaled by {}", each.collect::<Vec<_>>().join(", "))
         };
+        let bytes = |of: &Option<bool>| {
+            let kind = kind_of_inputs(of.unwrap_or_default());
+            format!("inputs that are {kind}")
+        };
+        let typed = "give this run inputs of the type of the model's";
+        let bytes = apart(&kept.bytes, &self.bytes, bytes, typed);
         let inputs = "give this run the inputs and classes of the model";
         let texts_too = "give this run the `format` of the model";
         let normalise = "write the `data.normalise` of the model into this spec";
@@ -272,6 +282,7 @@ impl Meaning {
         let all = [
             apart(&kept.task, &self.task, task, inputs),
             apart(&kept.texts, &self.texts, texts, texts_too),
+            bytes.filter(|_| kept.bytes.and(self.bytes).is_some()),
             scale.filter(|_| !same_scale(&self.scale, &kept.scale)),
             apart(&kept.features, &self.features, features, put),
             apart(&kept.components, &self.components, components, decided),
@@ -312,6 +323,15 @@ fn apart<T: PartialEq>(
 /// What is told of a property that a run may lack.
 fn said<T>(none: &str, some: impl Fn(&T) -> String) -> impl Fn(&Option<T>) -> String {
     move |of| of.as_ref().map_or(none.into(), &some)
+}
+
+/// What the inputs of rows are.
+pub(crate) fn kind_of_inputs(bytes: bool) -> &'static str {
+    if bytes {
+        "images of bytes, which are divided by 255"
+    } else {
+        "numbers, which are not divided"
+    }
 }
 
 fn sorted(names: &[String]) -> Vec<&String> {
@@ -363,12 +383,14 @@ fn check_features(spec: &Spec<DataSpec>, data: &Assembled) -> anyhow::Result<()>
         columns,
         texts,
         scale,
+        bytes,
         ..
     } = Meaning::new(spec, data);
     let now = Meaning {
         columns,
         texts,
         scale,
+        bytes,
         ..kept.clone()
     };
     match now.differs(&kept) {
@@ -534,6 +556,7 @@ mod tests {
             texts: None,
             scale: Some((vec![0.5], vec![0.2])),
             components: None,
+            bytes: None,
             features: None,
             label: Vec::new(),
         }

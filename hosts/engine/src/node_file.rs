@@ -1,10 +1,10 @@
 //! What a node says of itself: whose data it has, where they are, and what it allows.
 
-use crate::data_check::steps_without_rows;
+use crate::data_check::{kind_of_inputs, steps_without_rows};
 use crate::prepare;
 use anyhow::{Context, bail, ensure};
 use fl_core::message::{known_kinds, message_type};
-use fl_core::{ClientId, Examples};
+use fl_core::{ClientId, Examples, Inputs};
 use fl_data::{Assembled, DataSpec};
 use fl_data_kit::dataset::HELD_OUT;
 use fl_data_kit::{Inferred, Scaling, SetSpec, Use, load_seen};
@@ -107,6 +107,7 @@ impl NodeFile {
         let scaling = Scaling::As(due.normalise.as_ref());
         let set = load_seen(&data, dir, scaling, &mut |_, _| ())?;
         let mut own = set.train;
+        let bytes = matches!(**own.samples.inputs(), Inputs::Bytes { .. });
         let mut all = own.clone();
         let mut tests = spec.tests_of_node(self.client as usize, &mut own, set.test, &stream)?;
         if let Some(how) = &spec.undersampled {
@@ -138,6 +139,12 @@ impl NodeFile {
             due.classes.join(", ")
         );
         // the same rows must become the same numbers, wherever they are
+        ensure!(
+            bytes == due.bytes,
+            "its inputs are {}, and the spec's {}",
+            kind_of_inputs(bytes),
+            kind_of_inputs(due.bytes)
+        );
         data.reads_as(&spec.set)?;
         fl_data_kit::alike(&set.columns, &due.columns)?;
         // test rows of its files stay unused, unless models are tested on them: then no guarantee

@@ -102,7 +102,18 @@ impl DataSet for Files {
     }
 
     fn readings(&self) -> &'static [&'static str] {
-        &["label", "classes", "columns", "missing"]
+        &[
+            "label",
+            "classes",
+            "columns",
+            "missing",
+            "format.leaf",
+            "format.npy",
+            "format.npz.channels",
+            "format.images.resize",
+            "format.images.colours",
+            "format.masks",
+        ]
     }
 
     fn private(&self, _: &Folder<'_>) -> Vec<PathBuf> {

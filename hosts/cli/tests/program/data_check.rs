@@ -324,3 +324,39 @@ fn a_training_whose_loss_still_falls_is_noted() {
         )]
     );
 }
+
+#[test]
+fn a_kept_model_of_bytes_is_refused_for_numbers_by_a_check() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let npy = |name: &str, kind: &str, shape: &str, content: Vec<u8>| {
+        let header = format!("{{'descr': '{kind}', 'fortran_order': False, 'shape': {shape}, }}\n");
+        let length = (header.len() as u16).to_le_bytes();
+        let all = [
+            b"\x93NUMPY\x01\x00",
+            &length[..],
+            header.as_bytes(),
+            &content,
+        ];
+        fs::write(dir.join(name), all.concat()).unwrap();
+    };
+    let bytes: Vec<u8> = (0..160).map(|at| (at * 7 % 251) as u8).collect();
+    let floats = bytes.iter().flat_map(|byte| f32::from(*byte).to_le_bytes());
+    npy("floats.npy", "<f4", "(40, 1, 2, 2)", floats.collect());
+    npy("bytes.npy", "|u1", "(40, 1, 2, 2)", bytes);
+    npy("y.npy", "|u1", "(40,)", [0, 1].repeat(20));
+    let spec = |name: &str, inputs: &str, protocol: &str| {
+        let text = format!(
+            "name: {name}\ndata: {{ set: {{ files: {{ format: npy, train: {{ inputs: {inputs}, labels: y.npy }}, holdout: 0.25, classes: [0, 1] }} }}, clients: 2 }}\nprotocol: {{ use: fedavg, rounds: 1, {protocol} }}\nparts: {{ model: {{ use: linear }}, aggregator: {{ use: mean }} }}\n"
+        );
+        fs::write(dir.join(format!("{name}.yaml")), text).unwrap();
+        format!("{name}.yaml")
+    };
+    let first = spec("first", "bytes.npy", "fresh: true");
+    out(dir, &["run", &first, "--out", "first"]);
+    let again = "initial: first/models/model";
+    out(dir, &["check", &spec("same", "bytes.npy", again)]);
+    let (code, said) = fails(dir, &["check", &spec("other", "floats.npy", again)]);
+    let due = "is for inputs that are images of bytes, which are divided by 255, and this run has inputs that are numbers, which are not divided";
+    assert!(code == 2 && flat(&said).contains(due), "{said}");
+}

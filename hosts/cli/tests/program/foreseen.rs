@@ -801,3 +801,30 @@ fn what_a_run_does_not_use_is_named() {
         );
     }
 }
+
+#[test]
+fn public_samples_that_cannot_be_are_refused_by_a_check() {
+    let set = "data.set={blobs: {train: 300, test: 50}}";
+    for (public, more, due) in [
+        (
+            "{from: {share: 0.0001}}",
+            "name=f",
+            "there are no public samples",
+        ),
+        (
+            "{from: {count: 100}, mix: {set: {blobs: {train: 10, test: 5}}, share: 0.5}}",
+            "name=f",
+            "public.mix: 50 samples of `blobs`, which has only 10",
+        ),
+        (
+            "{from: {count: 3}}",
+            "data.features={principal-components: {width: 5}}",
+            "principal",
+        ),
+    ] {
+        let public = format!("data.public={public}");
+        let models = ["parts.teacher={use: linear}", "parts.student={use: linear}"];
+        let (code, said) = checked("fedkd", &[set, &public, more, models[0], models[1]]);
+        assert!(code == Some(2) && said.contains(due), "{due}: {said}");
+    }
+}

@@ -274,6 +274,64 @@ parts: { model: { use: linear }, aggregator: { use: mean } }\n";
 }
 
 #[test]
+fn rows_that_a_node_reads_in_another_way_are_refused() {
+    let d = tempfile::tempdir().unwrap();
+    let dir = d.path();
+    let leaf = |x: &str| {
+        format!(
+            "{{\"users\": [\"u\"], \"num_samples\": [4], \"user_data\": {{\"u\": {{\"x\": [{x}], \"y\": [0, 1, 0, 1]}}}}}}"
+        )
+    };
+    let texts = "\"ab\", \"ba\", \"aa\", \"bb\"";
+    fs::write(dir.join("texts.json"), leaf(texts)).unwrap();
+    fs::write(
+        dir.join("pictures.json"),
+        leaf("[1, 2, 3, 4], [4, 3, 2, 1], [1, 1, 2, 2], [2, 2, 1, 1]"),
+    )
+    .unwrap();
+    let bytes = |sides: &[u32], magic: u8, content: &[u8]| {
+        let sides = sides.iter().flat_map(|side| side.to_be_bytes());
+        let all = [0, 0, 8, magic].into_iter().chain(sides);
+        all.chain(content.iter().copied()).collect::<Vec<u8>>()
+    };
+    let pixels: Vec<u8> = (0..16).collect();
+    fs::write(dir.join("x.idx"), bytes(&[4, 2, 2], 3, &pixels)).unwrap();
+    fs::write(dir.join("y.idx"), bytes(&[4], 1, &[0, 1, 0, 1])).unwrap();
+    let of_leaf = |format: &str, file: &str| {
+        format!(
+            "{{ files: {{ format: {{ leaf: {{ {format} }} }}, train: {file}, test: {file}, classes: [0, 1] }} }}"
+        )
+    };
+    let pair = "{ inputs: ../x.idx, labels: ../y.idx }";
+    let of_bytes = format!("{{ files: {{ format: idx, train: {pair}, classes: [0, 1] }} }}");
+    for (k, (there, here, due)) in [
+        (
+            of_leaf("alphabet: ab", "texts.json"),
+            of_leaf("alphabet: ba", "../texts.json"),
+            "its `format.leaf` is ",
+        ),
+        (
+            of_leaf("shape: [1, 2, 2]", "pictures.json"),
+            of_bytes,
+            "its inputs are images of bytes, which are divided by 255, and the spec's numbers, which are not divided",
+        ),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let folder = dir.join(k.to_string());
+        fs::create_dir(&folder).unwrap();
+        write(&folder, 0, &here, "");
+        let spec = format!("name: own\ndata: {{ set: {there}, clients: 1, split: own }}\n")
+            + "protocol: { use: fedavg, rounds: 1, local: { epochs: 1, batch: 2 } }
+parts: { model: { use: linear }, aggregator: { use: mean } }\n";
+        fs::write(dir.join("own.yaml"), spec).unwrap();
+        let (_, error) = fails(dir, &["run", "own.yaml", &format!("--node={k}/node.yaml")]);
+        assert!(error.contains(due), "{due}: {error}");
+    }
+}
+
+#[test]
 fn a_node_lets_nothing_leave_that_it_does_not_allow() {
     let d = tempfile::tempdir().unwrap();
     let dir = d.path();
