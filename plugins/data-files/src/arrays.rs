@@ -1,6 +1,6 @@
 //! Files of numbers: `libsvm`, `npy`, `npz` and `idx`.
 
-use crate::classes::{Classes, class_name};
+use crate::classes::Classes;
 use crate::content::{Budget, content};
 use crate::format::{Channels, Format, MAX_WIDTH, Npy, Npz};
 use crate::npy;
@@ -21,7 +21,7 @@ pub(crate) fn libsvm(path: &Path, classes: &mut Classes, budget: &mut Budget) ->
             .ok()
             .filter(|number: &f64| number.is_finite())
             .with_context(|| format!("the label is `{label}`; it must be a number"))?;
-        classes.of(&class_name(number)?)
+        classes.of_number(number)
     };
     let mut rows = lines::rows(&bytes, MAX_WIDTH, class)
         .map_err(|error| anyhow::anyhow!("{}: {error:#}", path.display()))?;
@@ -164,8 +164,8 @@ pub(crate) fn npy_column(
         })?;
     let class = |row: usize| {
         let number = rows.number(row * width + label - 1);
-        class_name(number)
-            .and_then(|name| classes.of(&name))
+        classes
+            .of_number(number)
             .with_context(|| format!("{}: row {row}", name()))
     };
     let of = (0..count).map(class).collect::<Result<_>>()?;
@@ -240,10 +240,7 @@ fn labelled(array: &npy::Array, classes: &mut Classes) -> Result<Vec<u32>> {
     let class = |row: usize| {
         let class = match &array.data {
             npy::Data::Texts(texts) => classes.of(&texts[row]),
-            _ => {
-                let number = array.number(row);
-                class_name(number).and_then(|name| classes.of(&name))
-            }
+            _ => classes.of_number(array.number(row)),
         };
         class.with_context(|| format!("label {row}"))
     };

@@ -17,12 +17,24 @@ pub(crate) fn key(text: &str) -> Cow<'_, str> {
     }
 }
 
+/// As [`key`] of a category, which may be a code: a text with leading zeros is no number.
+pub(crate) fn category_key(text: &str) -> Cow<'_, str> {
+    let trimmed = text.trim();
+    match trimmed.as_bytes() {
+        [b'0', next, ..] if next.is_ascii_digit() => trimmed.into(),
+        _ => key(text),
+    }
+}
+
 /// A decimal number as digits and exponent, which two texts of one number have in common.
-fn decimal(text: &str) -> Option<String> {
+pub(crate) fn decimal(text: &str) -> Option<String> {
     let (sign, rest) = match text.strip_prefix('-') {
         Some(rest) => ("-", rest),
         None => ("", text.strip_prefix('+').unwrap_or(text)),
     };
+    if !rest.starts_with(|c: char| c == '.' || c.is_ascii_digit()) {
+        return None;
+    }
     let (mantissa, exponent) = match rest.split_once(['e', 'E']) {
         Some((mantissa, exponent)) => (mantissa, exponent.parse::<i16>().ok()?),
         None => (rest, 0),

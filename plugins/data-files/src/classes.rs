@@ -211,6 +211,14 @@ impl Classes {
         Ok(self.add(name))
     }
 
+    /// As [`Self::of`], of a number.
+    pub(crate) fn of_number(&mut self, number: f64) -> Result<u32> {
+        match self.numbers {
+            Some(_) => self.of(&number.to_string()),
+            None => self.of(&class_name(number)?),
+        }
+    }
+
     /// Spellings that were read as a class of another spelling: `` `1.0` and `01` as `1` ``.
     pub(crate) fn respelled(&self) -> Option<String> {
         let mut of: BTreeMap<u32, Vec<String>> = BTreeMap::new();
@@ -357,7 +365,7 @@ fn is_hidden(c: char) -> bool {
 }
 
 /// The shorter spelling is plainer; of `true` and `TRUE` the one in small letters.
-fn plainness(name: &str) -> (usize, Reverse<&str>) {
+pub(crate) fn plainness(name: &str) -> (usize, Reverse<&str>) {
     (name.len(), Reverse(name))
 }
 
@@ -368,7 +376,7 @@ const INEXACT: f64 = 9_007_199_254_740_992.0;
 ///
 /// # Errors
 /// If it is not finite, or other whole numbers may have been read as the same.
-pub(crate) fn class_name(number: f64) -> Result<String> {
+fn class_name(number: f64) -> Result<String> {
     ensure!(number.is_finite(), "the label is {number}");
     ensure!(
         number.abs() < INEXACT,

@@ -1,7 +1,9 @@
 //! How the columns of a table are read.
 
+use crate::class_key::category_key;
 use crate::literal::Literal;
 use fl_core::settings::{Reader, Setting, Step, Value, ValueType};
+use std::collections::BTreeMap;
 
 fl_core::choices! {
     /// How a column is read.
@@ -72,12 +74,15 @@ impl Number {
 
 impl Category {
     fn check(&self) -> Result<(), String> {
-        let mut sorted = self.of.clone().unwrap_or_default();
-        sorted.sort();
-        match sorted.windows(2).find(|pair| pair[0] == pair[1]) {
-            Some(pair) => Err(format!("`of` names {} twice", pair[0])),
-            None => Ok(()),
+        let mut seen = BTreeMap::new();
+        for word in self.of.iter().flatten() {
+            match seen.insert(category_key(&word.0), word) {
+                Some(same) if same == word => return Err(format!("`of` names {word} twice")),
+                Some(same) => return Err(format!("`of` names {same} and {word}, which are equal")),
+                None => {}
+            }
         }
+        Ok(())
     }
 }
 

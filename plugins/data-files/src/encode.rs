@@ -1,7 +1,7 @@
 //! From a table of text to rows of numbers.
 
-use crate::class_key::key;
-use crate::classes::{Classes, short};
+use crate::class_key::{category_key, key};
+use crate::classes::{Classes, plainness, short};
 use crate::column_kinds::{Column, Number, Text};
 use crate::content::Budget;
 use crate::literal::Literal;
@@ -11,7 +11,7 @@ use crate::settings::Files;
 use crate::table::{Table, WrongRows};
 use anyhow::{Result, bail, ensure};
 use fl_core::{Inputs, first_names};
-use fl_data_kit::column_match::{CLASS, LABEL, NUMBER, SKIPPED};
+use fl_data_kit::column_match::{CLASS, LABEL, NUMBER, SKIPPED, TEXT};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How every column of the tables becomes numbers.
@@ -43,6 +43,7 @@ pub(crate) struct Plan<'a> {
 enum Encoding {
     Number(Number),
     Category {
+        /// The place of each key.
         index: BTreeMap<String, usize>,
         given: bool,
     },
@@ -135,10 +136,10 @@ impl<'a> Plan<'a> {
                 }
                 Column::Text(text) => {
                     let about = match text.words {
-                        None => format!("text: {} hashed words", text.width),
+                        None => format!("{TEXT}{} hashed words", text.width),
                         Some(n) => {
                             format!(
-                                "text: its first {n} words, numbers of {} hashed",
+                                "{TEXT}its first {n} words, numbers of {} hashed",
                                 text.width
                             )
                         }
@@ -185,7 +186,7 @@ impl<'a> Plan<'a> {
     }
 
     fn is_missing(&self, field: &str) -> bool {
-        self.files.missing.iter().any(|word| word.0 == field)
+        self.files.is_missing(field)
     }
 
     fn category<'c>(
@@ -198,9 +199,20 @@ impl<'a> Plan<'a> {
         let names: Vec<String> = match of {
             Some(of) => of.into_iter().map(|word| word.0).collect(),
             None => {
-                let mut found = BTreeSet::new();
+                // the plainest spelling of each
+                let mut found: BTreeMap<_, &str> = BTreeMap::new();
+                let mut others = BTreeSet::new();
                 for cell in cells.filter(|cell| !self.is_missing(cell)) {
-                    found.insert(cell);
+                    let known = found.entry(category_key(cell)).or_insert(cell);
+                    if *known != cell {
+                        let plainer = plainness(cell) < plainness(known);
+                        let other = if plainer {
+                            std::mem::replace(known, cell)
+                        } else {
+                            cell
+                        };
+                        others.insert(other);
+                    }
                     ensure!(
                         found.len() <= MAX_CATEGORIES,
                         "{}: column `{name}` has more than {MAX_CATEGORIES} different texts; say in `columns` that it is \
@@ -209,11 +221,25 @@ impl<'a> Plan<'a> {
                     );
                 }
                 self.found.push(name.into());
-                found.into_iter().map(str::to_string).collect()
+                if !others.is_empty() {
+                    let read = |other: &&str| {
+                        let name = found[&category_key(other)];
+                        (*other != name).then(|| format!("`{}` as `{}`", short(other), short(name)))
+                    };
+                    let all: Vec<String> = others.iter().filter_map(read).collect();
+                    self.doubts.push(format!(
+                        "column `{name}`: fl reads {}",
+                        first_names(&all, 3)
+                    ));
+                }
+                let mut found: Vec<String> = found.into_values().map(str::to_string).collect();
+                found.sort();
+                found
             }
         };
         let text = format!("one of {} categories: {}", names.len(), names.join(", "));
-        let index = names.into_iter().enumerate().map(|(at, name)| (name, at));
+        let names = names.iter().enumerate();
+        let index = names.map(|(at, name)| (category_key(name).into_owned(), at));
         let index = index.collect();
         Ok((Encoding::Category { index, given }, text))
     }
@@ -384,7 +410,7 @@ impl<'a> Plan<'a> {
                     return Ok(Read::Rounded(exact));
                 }
             }
-            Encoding::Category { index, given } => match index.get(cell) {
+            Encoding::Category { index, given } => match index.get(&*category_key(cell)) {
                 Some(at) => out.push((from + *at as u32, 1.0)),
                 None if *given && !missing => {
                     let known: Vec<&str> = index.keys().take(20).map(String::as_str).collect();

@@ -112,7 +112,7 @@ fn of_table(
             bail!(table.wrong(row, name, text));
         };
         let cell = table.cell(row, label);
-        if files.missing.iter().any(|none| none.0 == cell) {
+        if files.is_missing(cell) {
             bail!(table.wrong(row, label, "the label is missing"));
         }
         if of[*at].is_some() {
@@ -291,20 +291,22 @@ fn unpacked(
     let mut reader = decoder.read_info()?;
     let (height, width) = (reader.info().height as usize, reader.info().width as usize);
     side(height, width)?;
-    see(reader.info());
     let size = reader.output_buffer_size().context("too large")?;
     let mut bytes = vec![0; size];
     let frame = reader.next_frame(&mut bytes)?;
+    see(reader.info());
     Ok(([height, width], bytes, frame))
 }
 
 /// Palettes become colours, 16 bits become 8, transparency is left out.
 fn png(file: &[u8], lost: &mut Lost) -> Result<Image> {
-    let deep = |info: &png::Info<'_>| {
+    let see = |info: &png::Info<'_>| {
         lost.deep += usize::from(info.bit_depth == png::BitDepth::Sixteen);
+        let exif = info.exif_metadata.as_ref();
+        lost.turned += usize::from(exif.is_some_and(|exif| is_turned(exif)));
     };
     let how = png::Transformations::normalize_to_color8();
-    let ([height, width], pixels, frame) = unpacked(file, how, deep)?;
+    let ([height, width], pixels, frame) = unpacked(file, how, see)?;
     let stored = match frame.color_type {
         png::ColorType::Grayscale => 1,
         png::ColorType::GrayscaleAlpha => 2,
@@ -346,9 +348,30 @@ fn is_turned(exif: &[u8]) -> bool {
     find().is_some_and(|orientation| orientation != UPRIGHT)
 }
 
+const DAMAGED: &str = "damaged, cut off, or written against the standard: put the whole file in its place, or take it away";
+
+/// Is there an end behind the start of what is drawn? A preview in a segment before it, and what
+/// stands behind the image, have starts and ends of their own.
+fn ends(file: &[u8]) -> bool {
+    let mut at = 2;
+    while let Some([first, marker, more @ ..]) = file.get(at..) {
+        at += match (first, marker, more) {
+            (0xff, 0xda, scan) => return scan.windows(2).any(|two| two == [0xff, 0xd9]),
+            // filled up, or nothing behind the marker
+            (0xff, 0xff, _) => 1,
+            (0xff, 0x01 | 0xd0..=0xd8, _) => 2,
+            (0xff, _, [high, low, ..]) => 2 + usize::from(u16::from_be_bytes([*high, *low])),
+            _ => 1,
+        };
+    }
+    false
+}
+
 fn jpeg(file: &[u8], lost: &mut Lost) -> Result<Image> {
     let options = |out| {
+        // a part that is missing or damaged would become grey
         DecoderOptions::default()
+            .set_strict_mode(true)
             .set_max_width(MAX_SIDE)
             .set_max_height(MAX_SIDE)
             .jpeg_set_out_colorspace(out)
@@ -362,7 +385,8 @@ fn jpeg(file: &[u8], lost: &mut Lost) -> Result<Image> {
         ColorSpace::RGB
     };
     let mut decoder = JpegDecoder::new_with_options(ZCursor::new(file), options(out));
-    let pixels = decoder.decode()?;
+    let pixels = decoder.decode().context(DAMAGED)?;
+    ensure!(ends(file), DAMAGED);
     lost.turned += usize::from(decoder.exif().is_some_and(|exif| is_turned(exif)));
     let (width, height) = decoder.dimensions().context("no size")?;
     side(height, width)?;

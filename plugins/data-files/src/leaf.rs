@@ -1,6 +1,6 @@
 //! Rows of users by name, as LEAF (Caldas et al. 2018) writes them in JSON.
 
-use crate::classes::{Classes, class_name, short};
+use crate::classes::{Classes, short};
 use crate::content::{Budget, content};
 use crate::format::Leaf;
 use crate::paths::Paths;
@@ -9,6 +9,7 @@ use crate::settings::Files;
 use crate::train_test::{All, Notes};
 use anyhow::{Context, Result, bail, ensure};
 use fl_core::Inputs;
+use fl_data_kit::column_match::TEXT;
 use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Visitor};
 use serde_json::Value as Json;
 use std::collections::{BTreeMap, BTreeSet};
@@ -244,7 +245,7 @@ impl Form {
         match (y, &self.characters) {
             (Json::Number(number), _) => {
                 let number = number.as_f64().unwrap_or(f64::NAN);
-                classes.of(&class_name(number)?)
+                classes.of_number(number)
             }
             (Json::String(text), Some(known)) if classes.given_by_format => {
                 let mut characters = text.chars();
@@ -315,7 +316,11 @@ pub(crate) fn read(files: &Files, how: &Leaf, classes: &mut Classes) -> Result<A
     classes.closed = true;
     let test = parts(tested, classes)?;
     let described = match &form.characters {
-        Some(known) => format!("{} characters, numbers of {}", form.shape[0], known.len()),
+        Some(known) => format!(
+            "{TEXT}{} characters, numbers of {}",
+            form.shape[0],
+            known.len()
+        ),
         None => format!("shape {:?}", form.shape),
     };
     Ok(All {

@@ -20,9 +20,9 @@ const NUMBER: usize = 12;
 /// Numbers: bytes stay bytes.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Data {
-    /// Unsigned bytes (and truth values).
+    /// Unsigned bytes.
     Bytes(Vec<u8>),
-    /// Everything else that is a number.
+    /// Everything else that is a number; truth values are 0 and 1.
     Numbers(Vec<f64>),
     /// Texts, as only labels may be.
     Texts(Vec<String>),
@@ -112,6 +112,10 @@ impl<'b> Header<'b> {
             .try_fold(1usize, |n, side| n.checked_mul(*side));
         let wanted = count.and_then(|n| n.checked_mul(size));
         ensure!(
+            !letters.starts_with(['M', 'm']),
+            "times (`{kind}`) are not read; save them as numbers: `(array - array.min()) / np.timedelta64(1, 's')`"
+        );
+        ensure!(
             wanted == Some(content.len()) && size > 0,
             "the header says {shape:?} of `{kind}`, but {} bytes follow it",
             content.len()
@@ -130,7 +134,7 @@ impl<'b> Header<'b> {
     pub fn memory(&self) -> u64 {
         let (bytes, count) = (self.content.len(), self.content.len() / self.size);
         let once = match self.letters {
-            "u1" | "b1" => bytes,
+            "u1" => bytes,
             of if of.starts_with('U') => bytes + count * size_of::<String>(),
             _ => count * NUMBER,
         };
@@ -145,7 +149,7 @@ impl<'b> Header<'b> {
     pub fn array(self) -> Result<Array> {
         let Self { content, big, .. } = self;
         let data = match self.letters {
-            "u1" | "b1" => Data::Bytes(content.to_vec()),
+            "u1" => Data::Bytes(content.to_vec()),
             of if of.starts_with('U') => Data::Texts(texts(content, self.size, big)?),
             of => Data::Numbers(numbers(content, of, big)?),
         };
@@ -193,6 +197,10 @@ fn numbers(content: &[u8], letters: &str, big: bool) -> Result<Vec<f64>> {
         };
     }
     Ok(match letters {
+        "b1" => content
+            .iter()
+            .map(|byte| f64::from(u8::from(*byte != 0)))
+            .collect(),
         "i1" => all!(i8),
         "i2" => all!(i16),
         "i4" => all!(i32),

@@ -47,6 +47,8 @@ fn fields(row: &Row) -> Result<Vec<String>> {
         Field::Group(_) | Field::ListInternal(_) | Field::MapInternal(_) | Field::Bytes(_) => {
             bail!("column `{name}`: must be a number, a text, true or false")
         }
+        Field::Float(number) => Ok(format!("{number:?}")),
+        Field::Double(number) => Ok(format!("{number:?}")),
         other => Ok(other.to_string()),
     };
     row.get_column_iter().map(text).collect()

@@ -37,6 +37,8 @@ pub enum Paths {
     One(Source),
     /// One for each client.
     Each(Vec<Source>),
+    /// The files of a folder, one for each client.
+    Inside(PathBuf, Vec<Source>),
 }
 
 impl Source {
@@ -79,9 +81,12 @@ impl Source {
 
     /// The files that are read for it, sorted.
     pub(crate) fn files(&self, format: &Format) -> Vec<PathBuf> {
-        let files = |path: PathBuf| match path.is_dir() {
-            true => inside(&path, format),
-            false => vec![path],
+        let files = |path: PathBuf| {
+            if path.is_dir() {
+                inside(&path, format)
+            } else {
+                vec![path]
+            }
         };
         self.named().into_iter().flat_map(files).collect()
     }
@@ -103,24 +108,28 @@ pub(crate) fn inside(folder: &Path, format: &Format) -> Vec<PathBuf> {
     files
 }
 
-/// What stands in the folders of these sources of images beside the files that are read: other
-/// endings, folders in folders.
-pub(crate) fn unread<'s>(
-    sources: impl Iterator<Item = &'s Source>,
-    format: &Format,
-) -> Option<String> {
+/// What stands in the folders of these sources beside the files that are read: other endings,
+/// folders in folders.
+pub(crate) fn unread(all: &[&Paths], format: &Format) -> Option<String> {
+    let images = matches!(format, Format::Images(_) | Format::Masks(_) | Format::Pairs);
     let (mut read, mut named_folders) = (BTreeSet::new(), BTreeSet::new());
     let mut folders = BTreeSet::new();
-    for source in sources {
+    for paths in all {
+        if let Paths::Inside(folder, _) = paths {
+            named_folders.insert(folder.clone());
+        }
+    }
+    for source in all.iter().flat_map(|paths| paths.sources()) {
         let named = source.named().into_iter();
         named_folders.extend(named.filter(|path| path.is_dir()));
-        let inputs = source.inputs(format);
-        folders.extend(
-            inputs
-                .iter()
-                .filter_map(|file| file.parent())
-                .map(Path::to_path_buf),
-        );
+        // beside a table stands what has nothing to do with it
+        let inputs = if images {
+            source.inputs(format)
+        } else {
+            Vec::new()
+        };
+        let parents = inputs.iter().filter_map(|file| file.parent());
+        folders.extend(parents.map(Path::to_path_buf));
         read.extend(source.files(format));
     }
     folders.extend(named_folders.iter().cloned());
@@ -142,12 +151,23 @@ pub(crate) fn unread<'s>(
         format!("`{}`", inside.display())
     };
     let names: Vec<String> = left.iter().map(shown).collect();
+    let (of, more) = if images {
+        (
+            "image ",
+            ", and those in folders of classes if there are any",
+        )
+    } else {
+        ("", ", and none in folders inside")
+    };
+    let ends = match format.endings() {
+        [] => String::new(),
+        endings => format!(" that end in {}", endings.join(", ")),
+    };
     (!names.is_empty()).then(|| {
         format!(
-            "{} entries of image folders are not read: {}; fl reads files that end in {}, and those in folders of classes if there are any",
+            "{} entries of {of}folders are not read: {}; fl reads files{ends}{more}",
             names.len(),
             first_names(&names, 3),
-            format.endings().join(", ")
         )
     })
 }
@@ -175,14 +195,19 @@ fn of(path: &Path, format: &Format) -> bool {
 /// Does its name end as those of a format, compressed or not?
 pub(crate) fn has_ending(path: &Path, format: &Format) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let name = name.to_ascii_lowercase();
     let name = name.trim_end_matches(".gz").trim_end_matches(".xz");
     let ending = name.rsplit_once('.').map_or("", |(_, ending)| ending);
-    let ending = ending.to_ascii_lowercase();
-    format.endings().contains(&ending.as_str())
+    format.endings().contains(&ending)
 }
 
 fn is_pattern(path: &str) -> bool {
-    path.contains(['*', '?', '[']) && !Path::new(path).exists()
+    has_signs(path) && !Path::new(path).exists()
+}
+
+/// Has it a sign of patterns?
+fn has_signs(path: &str) -> bool {
+    path.contains(['*', '?', '['])
 }
 
 /// The path itself, or what the pattern matches, sorted.
@@ -211,7 +236,7 @@ impl Paths {
     pub(crate) fn sources(&self) -> &[Source] {
         match self {
             Self::One(one) => std::slice::from_ref(one),
-            Self::Each(all) => all,
+            Self::Each(all) | Self::Inside(_, all) => all,
         }
     }
 
@@ -219,7 +244,7 @@ impl Paths {
     pub(crate) fn clients(&self) -> Option<usize> {
         match self {
             Self::One(_) => None,
-            Self::Each(all) => Some(all.len()),
+            Self::Each(all) | Self::Inside(_, all) => Some(all.len()),
         }
     }
 
@@ -243,40 +268,59 @@ impl Paths {
     pub(crate) fn locate(&mut self, folder: &Path, format: &Format, key: &str) -> Vec<Problem> {
         let base = vec![Step::Key(key.into())];
         let mut problems = Vec::new();
-        let listed = matches!(self, Self::Each(_));
+        let listed = !matches!(self, Self::One(_));
         let sources = match self {
             Self::One(one) => std::slice::from_mut(one),
-            Self::Each(all) => all,
+            Self::Each(all) | Self::Inside(_, all) => all,
         };
+        let folder = std::path::absolute(folder).unwrap_or(folder.into());
+        // the folder of the spec is no pattern, whatever it is called
+        let plain = glob::Pattern::escape(&folder.to_string_lossy());
         for (at, source) in sources.iter_mut().enumerate() {
             for (part, text) in source.texts() {
                 let mut path = base.clone();
                 path.extend(listed.then_some(Step::Item(at)));
                 path.extend(part.map(|part| Step::Key(part.into())));
-                let joined = folder.join(text.as_str());
-                let absolute = std::path::absolute(&joined).unwrap_or(joined);
-                *text = absolute.to_string_lossy().into_owned();
+                let absolute = |folder: &Path| {
+                    let joined = folder.join(text.as_str());
+                    let absolute = std::path::absolute(&joined).unwrap_or(joined);
+                    absolute.to_string_lossy().into_owned()
+                };
+                let shown = absolute(&folder);
+                let pattern = has_signs(text) && !Path::new(&shown).exists();
+                *text = if pattern {
+                    absolute(Path::new(&plain))
+                } else {
+                    shown.clone()
+                };
                 let table = part == Some("labels") && matches!(format, Format::Images(_));
                 let missing = if table {
                     missing_table(text)
                 } else {
-                    missing(text, format)
+                    missing(text, pattern.then_some(&shown), format)
                 };
                 problems.extend(missing.map(|text| (path, text)));
             }
         }
         if let Self::One(Source::Path(path)) = self {
-            let alone = Path::new(path.as_str());
-            let found = match is_pattern(path) {
-                true => matches(path),
-                false if alone.is_dir() && !matches!(format, Format::Images(_)) => {
-                    inside(alone, format)
-                }
-                false => Vec::new(),
+            let alone = PathBuf::from(path.as_str());
+            let each = |found: Vec<PathBuf>| {
+                let source = |path: PathBuf| Source::Path(path.to_string_lossy().into_owned());
+                found.into_iter().map(source).collect::<Vec<Source>>()
+            };
+            let found = if is_pattern(path) {
+                matches(path)
+            } else if alone.is_dir() && !matches!(format, Format::Images(_)) {
+                inside(&alone, format)
+            } else {
+                Vec::new()
             };
             if !found.is_empty() {
-                let source = |path: PathBuf| Source::Path(path.to_string_lossy().into_owned());
-                *self = Self::Each(found.into_iter().map(source).collect());
+                *self = if alone.is_dir() {
+                    Self::Inside(alone, each(found))
+                } else {
+                    Self::Each(each(found))
+                };
             }
         }
         problems
@@ -290,12 +334,12 @@ fn missing_table(path: &str) -> Option<String> {
     })
 }
 
-/// What is wrong with a path.
-fn missing(path: &str, format: &Format) -> Option<String> {
-    if is_pattern(path) {
+/// What is wrong with a path, which errors show as `pattern` if it is one.
+fn missing(path: &str, pattern: Option<&String>, format: &Format) -> Option<String> {
+    if let Some(shown) = pattern {
         return match glob::glob(path) {
-            Err(error) => Some(format!("`{path}` is no pattern: {error}")),
-            Ok(_) if matches(path).is_empty() => Some(format!("no file matches `{path}`")),
+            Err(error) => Some(format!("`{shown}` is no pattern: {error}")),
+            Ok(_) if matches(path).is_empty() => Some(format!("no file matches `{shown}`")),
             Ok(_) => None,
         };
     }
@@ -351,10 +395,12 @@ impl Setting for Paths {
             other => Source::read(other, reader).map(Self::One),
         }
     }
+    /// A folder becomes the list of its files: what else stood in it is noted when it is read first,
+    /// and no more after a resume.
     fn write(&self) -> Value {
         match self {
             Self::One(one) => one.write(),
-            Self::Each(all) => all.write(),
+            Self::Each(all) | Self::Inside(_, all) => all.write(),
         }
     }
     fn value_type() -> ValueType {

@@ -114,7 +114,8 @@ fn csv(path: &Path, how: &Csv, budget: &mut Budget) -> Result<Table> {
             return Ok(());
         };
         let (found, wanted) = (row.len(), table.names.len());
-        if row == [""] {
+        // where there is one column, it is a row whose field is empty
+        if row == [""] && wanted > 1 {
             return Ok(()); // an empty line
         }
         if found != wanted {
@@ -150,9 +151,9 @@ fn csv(path: &Path, how: &Csv, budget: &mut Budget) -> Result<Table> {
     table.with_context(|| format!("{}: the file is empty", path.display()))
 }
 
-/// A row of JSON: its keys, and what each field holds. No list or object in it is kept, and no more
+/// A row of JSON: its keys in their order, and what each field holds. No list or object in it is kept, and no more
 /// fields than may be.
-struct Row(Map<String, Json>);
+struct Row(Vec<String>, Map<String, Json>);
 
 impl<'de> Deserialize<'de> for Row {
     fn deserialize<D: Deserializer<'de>>(from: D) -> std::result::Result<Self, D::Error> {
@@ -166,12 +167,13 @@ impl<'de> Deserialize<'de> for Row {
                 self,
                 mut all: A,
             ) -> std::result::Result<Row, A::Error> {
-                let mut row = Map::new();
-                while let Some((name, Cell(value))) = all.next_entry()? {
+                let (mut names, mut row) = (Vec::new(), Map::new());
+                while let Some((name, Cell(value))) = all.next_entry::<String, Cell>()? {
                     if row.contains_key(&name) {
                         let text = format!("two fields of one row are called `{name}`");
                         return Err(serde::de::Error::custom(text));
                     }
+                    names.push(name.clone());
                     row.insert(name, value);
                     if row.len() > MAX_COLUMNS {
                         let text = format!(
@@ -180,7 +182,7 @@ impl<'de> Deserialize<'de> for Row {
                         return Err(serde::de::Error::custom(text));
                     }
                 }
-                Ok(Row(row))
+                Ok(Row(names, row))
             }
         }
         from.deserialize_map(Fields)
@@ -254,7 +256,7 @@ fn jsonl(path: &Path, budget: &mut Budget) -> Result<Table> {
         if line.trim().is_empty() {
             continue;
         }
-        let Row(row) = serde_json::from_str(line).map_err(|error| {
+        let Row(names, row) = serde_json::from_str(line).map_err(|error| {
             wrong(match serde_json::from_str::<IgnoredAny>(line) {
                 Err(error) => format!("not JSON: {error}"),
                 Ok(_) if line.trim_start().starts_with('{') => error.to_string(),
@@ -263,7 +265,7 @@ fn jsonl(path: &Path, budget: &mut Budget) -> Result<Table> {
         })?;
         let table = match &mut table {
             Some(table) => table,
-            none => none.insert(Table::new(path, row.keys().cloned().collect())?),
+            none => none.insert(Table::new(path, names)?),
         };
         let mut known = 0;
         for at in 0..table.names.len() {

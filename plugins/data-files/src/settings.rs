@@ -1,6 +1,6 @@
 //! The settings of `files`.
 
-use crate::class_key::key;
+use crate::class_key::{decimal, key};
 use crate::column_kinds::Columns;
 use crate::format::{Csv, Format};
 use crate::label::{LabelKind, LabelSource};
@@ -122,15 +122,19 @@ impl Files {
         }
     }
 
-    /// What stands in folders of images and is not read.
+    /// What stands in folders and is not read.
     pub(crate) fn unread(&self) -> Option<String> {
-        let images = matches!(
-            self.format,
-            Format::Images(_) | Format::Masks(_) | Format::Pairs
-        );
-        let all = self.train.sources().iter();
-        let all = all.chain(self.test.iter().flat_map(Paths::sources));
-        images.then(|| unread(all, &self.format)).flatten()
+        let all: Vec<&Paths> = [&self.train].into_iter().chain(&self.test).collect();
+        unread(&all, &self.format)
+    }
+
+    /// Does a field mean that nothing is known? Numbers are compared as such: -999.0 is -999.
+    pub(crate) fn is_missing(&self, field: &str) -> bool {
+        let number = |word: &&Literal| !word.0.starts_with(char::is_alphabetic);
+        self.missing.iter().any(|word| word.0 == field)
+            || self.missing.iter().filter(number).any(|word| {
+                decimal(&word.0).is_some_and(|word| decimal(field.trim()) == Some(word))
+            })
     }
 
     /// The files that rows stand in.

@@ -2077,3 +2077,269 @@ fn a_first_line_that_is_a_row_is_told() {
         "{error}"
     );
 }
+
+/// Truth values are no bytes of a picture.
+#[test]
+fn truth_values_are_numbers() {
+    let case = Case::new(&[]);
+    case.write("y.npy", &npy("|u1", "(2,)", &[0, 1]));
+    for shape in ["(2, 1, 2, 2)", "(2, 2, 2)", "(2, 4)"] {
+        case.write("x.npy", &npy("|b1", shape, &[0, 1, 0, 1, 1, 1, 0, 0]));
+        let pair = "{inputs: x.npy, labels: y.npy}";
+        let files = format!("{{format: npy, train: {pair}, test: {pair}}}");
+        let data = case.data(&files, ", clients: 1");
+        assert_eq!(
+            rows(&data),
+            [[0.0, 1.0, 0.0, 1.0], [1.0, 1.0, 0.0, 0.0]],
+            "{shape}"
+        );
+    }
+    case.write("x.npy", &npy("<M8[ns]", "(2, 1)", &[0; 16]));
+    let files = "{format: npy, train: {inputs: x.npy, labels: y.npy}, holdout: 0.5}";
+    let error = case.error(files);
+    assert!(
+        error.contains("times (`<M8[ns]`) are not read; save them as numbers"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_part_of_an_image_is_no_row() {
+    let place = "../../tests/fuzz/corpus/images/grey.jpg";
+    let whole = fs::read(format!("{}/{place}", env!("CARGO_MANIFEST_DIR"))).unwrap();
+    let case = Case::new(&[]);
+    case.write("a/cat/1.jpg", &whole);
+    case.write("a/dog/2.jpg", &whole);
+    case.data("{format: images, train: a, test: a}", ", clients: 1");
+    // without the end of what is drawn
+    let scan = whole.windows(2).position(|two| two == [0xff, 0xda]);
+    case.write("a/dog/2.jpg", &whole[..scan.unwrap() + 12]);
+    let error = case.error("{format: images, train: a, test: a}");
+    assert!(error.contains("dog/2.jpg: damaged, or cut off"), "{error}");
+}
+
+#[test]
+fn what_a_folder_of_tables_holds_besides_is_told() {
+    let table = "x,y\n1,a\n2,b\n3,a\n";
+    let case = Case::new(&[
+        ("h/a.csv", table),
+        ("h/b.csv", table),
+        ("h/c.txt", table),
+        ("h/f.data", table),
+        ("h/sub/e.csv", table),
+        ("h/.hidden", table),
+        ("beside.txt", table),
+    ]);
+    let told = |train: &str| {
+        let files = format!("{{format: csv, train: {train}, label: y, holdout: 0.4}}");
+        let notes = case.data(&files, "").hidden_notes;
+        let unread = |note: &String| note.contains("not read");
+        notes.into_iter().filter(unread).collect::<Vec<_>>()
+    };
+    let said = "3 entries of folders are not read: `h/c.txt`, `h/f.data`, `h/sub`; fl reads files that end in csv, tsv, and none in folders inside";
+    assert_eq!(told("h"), [said]);
+    assert_eq!(told("[h]"), [said]);
+    assert_eq!(told("\"h/*.csv\""), [""; 0]);
+    assert_eq!(told("[h/a.csv, h/b.csv]"), [""; 0]);
+    // the ending of a packed file in capital letters
+    let mut packed = Vec::new();
+    let mut gz = flate2::write::GzEncoder::new(&mut packed, flate2::Compression::fast());
+    gz.write_all(table.as_bytes()).unwrap();
+    gz.finish().unwrap();
+    case.write("h/d.CSV.GZ", &packed);
+    let files = "{format: csv, train: h, label: y, holdout: 0.4}";
+    assert_eq!(case.data(files, "").clients.len(), 3);
+    assert_eq!(told("h"), [said]);
+}
+
+#[test]
+fn the_folder_of_a_spec_is_no_pattern() {
+    let table = |x: u32| format!("x,y\n{x},a\n{x},b\n{x},a\n");
+    let case = Case::new(&[
+        ("run [2]/h/a.csv", &table(1)),
+        ("run 2/h/a.csv", &table(2)),
+        ("run 2/b.csv", &table(2)),
+    ]);
+    let files = |train: &str| format!("{{format: csv, train: {train}, label: y, holdout: 0.4}}");
+    let spec = |train: &str| {
+        let yaml = format!("{{set: {{files: {}}}, clients: 1}}", files(train));
+        let mut spec: DataSpec = read_yaml(&yaml).unwrap();
+        let problems = spec.resolve(&case.0.path().join("run [2]"));
+        (spec, problems)
+    };
+    for train in ["\"h/*.csv\"", "\"h/[ab].csv\"", "h/a.csv", "h"] {
+        let (spec, problems) = spec(train);
+        assert_eq!(problems, [], "{train}");
+        let data = build(&spec, Path::new("nowhere"), &Stream::root(1)).unwrap();
+        assert_eq!(rows(&data)[0], [1.0], "{train}");
+    }
+    let (_, problems) = spec("b.csv");
+    assert_eq!(problems.len(), 1, "that of another folder is not there");
+}
+
+#[test]
+fn fields_that_are_equal_as_numbers_are_one_category_and_one_mark() {
+    let case = Case::new(&[
+        ("a.csv", "k,x,y\n1,5,a\n2,-999.0,b\nn,6,a\n,7,b\n"),
+        ("b.csv", "k,x,y\n1.0,5,a\n2,-9.99e2,b\n02,6,a\nn,7,b\n"),
+    ]);
+    let data = |columns: &str| {
+        let files = format!(
+            "{{format: csv, train: [a.csv, b.csv], test: b.csv, label: y, missing: [\"\", -999], columns: {{{columns}}}}}"
+        );
+        case.data(&files, ", split: by-file")
+    };
+    let found = data("k: category, x: {number: {missing: 0}}");
+    assert_eq!(
+        found.columns[0].1,
+        // a text with leading zeros is a code
+        "one of 4 categories: 02, 1, 2, n"
+    );
+    let all = rows(&found);
+    assert_eq!(all[0], [0.0, 1.0, 0.0, 0.0, 5.0]);
+    assert_eq!(all[1], [0.0, 0.0, 1.0, 0.0, 0.0], "-999.0 is missing");
+    let notes = found.hidden_notes.join("; ");
+    assert!(
+        notes.contains("column `k`: fl reads `1.0` as `1`"),
+        "{notes}"
+    );
+    let second = found.clients[1].samples.values();
+    assert_eq!(second.row(0).to_vec(), [0.0, 1.0, 0.0, 0.0, 5.0]);
+    assert_eq!(second[[1, 4]], 0.0, "-9.99e2 is missing");
+    let given = data("k: {category: {of: [1.0, 2, n, \"02\"]}}, x: {number: {missing: 0}}");
+    assert_eq!(rows(&given)[0], [1.0, 0.0, 0.0, 0.0, 5.0]);
+    let wrong = "{format: csv, train: a.csv, label: y, holdout: 0.5, columns: {k: {category: {of: [1, 1.0]}}}}";
+    let error = read_yaml::<Files>(wrong).unwrap_err().to_string();
+    assert!(error.contains("which are equal"), "{error}");
+}
+
+#[test]
+fn numbers_of_column_files_are_written_plainly() {
+    use ::parquet::data_type::DoubleType;
+    let schema = "message rows { required double x; required double y; }";
+    let schema = ::parquet::schema::parser::parse_message_type(schema).unwrap();
+    let how = ::parquet::file::properties::WriterProperties::builder().build();
+    let mut bytes = Vec::new();
+    let (schema, how) = (Arc::new(schema), Arc::new(how));
+    let mut file =
+        ::parquet::file::writer::SerializedFileWriter::new(&mut bytes, schema, how).unwrap();
+    let mut group = file.next_row_group().unwrap();
+    for values in [[0.0, 1.0, -999.0, 3.0], [-1.0, 1.0, -1.0, 1.0]] {
+        let mut column = group.next_column().unwrap().unwrap();
+        let of = column.typed::<DoubleType>();
+        of.write_batch(&values, None, None).unwrap();
+        column.close().unwrap();
+    }
+    group.close().unwrap();
+    file.close().unwrap();
+    let case = Case::new(&[]);
+    case.write("a.parquet", &bytes);
+    case.write("b.parquet", &bytes);
+    let data = case.data(
+        "{format: parquet, train: a.parquet, test: b.parquet, label: y, missing: [-999], columns: {x: {number: {missing: 7}}}}",
+        ", clients: 1",
+    );
+    assert_eq!(data.classes, ["-1.0", "1.0"]);
+    assert_eq!(rows(&data), [[0.0], [1.0], [7.0], [3.0]]);
+}
+
+#[test]
+fn columns_of_json_stand_in_the_order_of_the_first_row() {
+    let rows_of = "{\"z\": 1, \"y\": \"a\", \"x\": 20}\n{\"x\": 40, \"z\": 3, \"y\": \"b\"}\n";
+    let case = Case::new(&[("a.jsonl", rows_of)]);
+    let data = case.data(
+        "{format: jsonl, train: a.jsonl, test: a.jsonl, label: y}",
+        ", clients: 1, normalise: {mean: [1, 20], std: [2, 10]}",
+    );
+    assert_eq!(rows(&data), [[0.0, 0.0], [1.0, 2.0]]);
+    assert_eq!(data.columns[0].0, "z");
+}
+
+#[test]
+fn a_row_of_one_empty_field_stays() {
+    let case = Case::new(&[
+        ("a.csv", "x,y\n1,a\n2,b\n"),
+        ("t.csv", "t\nno\n\"\"\nyes\n \nmaybe\n"),
+        ("own.csv", "t,y\nno,a\nyes,b\nno,b\n"),
+    ]);
+    let data = case.data(
+        "{format: csv, train: own.csv, test: own.csv, label: y, columns: {t: {text: {width: 8}}}}",
+        ", clients: 1, public: {from: {set: {files: {format: csv, train: t.csv, columns: {t: {text: {width: 8}}}}}}}",
+    );
+    assert_eq!(data.public.unwrap().samples.len(), 5);
+}
+
+#[test]
+fn numbers_to_predict_may_be_as_large_as_they_are() {
+    let case = Case::new(&[]);
+    let labels = [1e16, 3e16].map(f64::to_le_bytes).concat();
+    case.write("x.npy", &npy("<f4", "(2, 1)", &floats(&[1.0, 2.0])));
+    case.write("y.npy", &npy("<f8", "(2,)", &labels));
+    let pair = "{inputs: x.npy, labels: y.npy}";
+    let kind = "{number: {centre: 2.0e+16, spread: 1.0e+16}}";
+    let files = format!("{{format: npy, train: {pair}, test: {pair}, label: {{kind: {kind}}}}}");
+    let data = case.data(&files, ", clients: 1");
+    assert_eq!(data.clients[0].len(), 2);
+}
+
+#[test]
+fn a_png_that_is_to_be_turned_is_told() {
+    let case = Case::new(&[]);
+    let png = |exif: Option<Vec<u8>>| {
+        let mut bytes = Vec::new();
+        let mut info = png::Info::with_size(2, 1);
+        info.color_type = png::ColorType::Grayscale;
+        info.exif_metadata = exif.map(Into::into);
+        let encoder = png::Encoder::with_info(&mut bytes, info).unwrap();
+        let mut writer = encoder.write_header().unwrap();
+        writer.write_image_data(&[1, 2]).unwrap();
+        writer.finish().unwrap();
+        bytes
+    };
+    let entry = [0x12, 1, 3, 0, 1, 0, 0, 0, 6, 0, 0, 0];
+    let exif = [&b"II*\0\x08\0\0\0\x01\0"[..], &entry, &[0; 4]].concat();
+    case.write("a/cat/1.png", &png(Some(exif)));
+    case.write("a/dog/2.png", &png(None));
+    let data = case.data("{format: images, train: a, test: a}", ", clients: 1");
+    let notes = data.hidden_notes.join("; ");
+    assert!(
+        notes.contains("2 of 4 images say that they are to be shown turned or mirrored"),
+        "{notes}"
+    );
+}
+
+/// A shift of numbers that stand for words or characters has no meaning.
+#[test]
+fn texts_are_not_normalised_and_get_no_noise() {
+    let users = "{\"users\": [\"u\"], \"num_samples\": [2], \"user_data\": {\"u\": {\"x\": [\"ab\", \"ba\"], \"y\": [\"a\", \"b\"]}}}";
+    let case = Case::new(&[
+        ("a.csv", "t,y\nno way,a\nyes sir,b\nno no,a\n"),
+        ("u.json", users),
+    ]);
+    let texts = |how: &str| {
+        format!(
+            "{{format: csv, train: a.csv, test: a.csv, label: y, columns: {{t: {{text: {{{how}}}}}}}}}"
+        )
+    };
+    for files in [
+        texts("width: 8"),
+        texts("width: 8, words: 2"),
+        "{format: {leaf: {alphabet: ab}}, train: u.json, test: u.json}".into(),
+    ] {
+        for more in [
+            ", clients: 1, feature-noise: {variance: 1}",
+            ", clients: 1, normalise: {mean: [0, 0], std: [1, 1]}",
+        ] {
+            let spec = case.spec(&files, more);
+            let error = spec.and_then(|spec| {
+                let built = build(&spec, Path::new("nowhere"), &Stream::root(1));
+                built.map_err(|error| vec![format!("{error:#}")])
+            });
+            let error = error.unwrap_err().join("; ");
+            assert!(
+                error.contains("sparse, or hold numbers of words"),
+                "{error}"
+            );
+        }
+    }
+}

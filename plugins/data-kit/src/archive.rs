@@ -70,7 +70,9 @@ pub fn read_start(path: &Path, limit: u64) -> Result<Vec<u8>> {
 pub fn open(path: &Path) -> Result<Box<dyn Read>> {
     let name = || path.display().to_string();
     let file = BufReader::new(open_regular(path).with_context(name)?);
-    let (from, kind): (Box<dyn Read>, _) = match path.extension().and_then(|e| e.to_str()) {
+    let ending = path.extension().and_then(|ending| ending.to_str());
+    let ending = ending.map(str::to_ascii_lowercase);
+    let (from, kind): (Box<dyn Read>, _) = match ending.as_deref() {
         Some("gz") => {
             let file = starts_with(file, &[0x1f, 0x8b], "gzip").with_context(name)?;
             (Box::new(flate2::read::MultiGzDecoder::new(file)), "gzip: ")
