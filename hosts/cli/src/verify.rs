@@ -74,7 +74,9 @@ fn text(run: &Path, found: &Verified, pinned: bool) -> String {
         format!("by {}", by.join(", "))
     };
     let aggregations = match (found.repeated, found.not_repeated) {
-        (0, 0) => "none: the protocol itself combines the answers".into(),
+        (0, 0) if found.collections > 0 => "none: the protocol itself combines the answers".into(),
+        (0, 0) if found.done => "none".into(),
+        (0, 0) => "none yet".into(),
         (0, not) => format!("{not} not repeated: their messages were not kept (`keep: messages`)"),
         (repeated, 0) => format!("{repeated} repeated, all with the same result"),
         (repeated, not) => format!("{repeated} repeated with the same result, {not} not kept"),

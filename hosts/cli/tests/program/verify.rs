@@ -478,6 +478,29 @@ fn the_lines_of_a_journal_are_those_of_the_receipts() {
     }
 }
 
+#[test]
+fn a_run_without_a_receipt_says_nothing_of_who_combines_the_answers() {
+    let d = tempfile::tempdir().unwrap();
+    let dir = d.path();
+    let row = |folder: &str| {
+        let said = flat(&out(dir, &["verify", folder]));
+        let row = said.split(" aggregations ").nth(1).unwrap();
+        row.split(" releases ").next().unwrap().to_string()
+    };
+    stopped(dir);
+    let folder = dir.join("r");
+    let own = receipts(&folder);
+    forge(&folder, &own[..2]);
+    fs::write(folder.join("journal.jsonl"), "").unwrap();
+    assert_eq!(row("r"), "none yet");
+    let personal = quick("solo");
+    run(dir, &personal, "solo", &[]);
+    assert!(row("solo").starts_with("none"), "{}", row("solo"));
+    let found = verified(dir, "solo");
+    let says = row("solo").contains("the protocol itself combines");
+    assert_eq!(says, found["collections"] != 0, "{found}");
+}
+
 /// A step is done again for too few answers, and clients say how many examples they have.
 #[test]
 fn exchanges_that_have_no_receipt_are_those_of_the_spec() {

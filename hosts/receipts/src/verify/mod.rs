@@ -10,11 +10,11 @@ use crate::receipt_log::RECEIPTS;
 use crate::record::RunEnd;
 use crate::session::program;
 use anyhow::{Context, ensure};
-use chain::{ReadChain, read_chain};
+use chain::{Line, ReadChain, read_chain};
 use files::{FilesLeft, files};
-use fl_core::SharedExecutor;
 use fl_core::message::hex;
 use fl_core::regular_file::{MOST_LINE, MOST_TEXT, read_regular, read_text};
+use fl_core::{ServerStep, SharedExecutor};
 use fl_registry::{Catalogue, Document};
 use journal::check_journal;
 use repeat::repeat;
@@ -49,6 +49,8 @@ pub struct Verified {
     pub keys: Vec<String>,
     /// The clients that countersigned, and the public keys of their nodes.
     pub countersigned: BTreeMap<u32, String>,
+    /// Receipts of answers that the protocol itself combined.
+    pub collections: usize,
     /// Aggregations that were repeated from kept messages, with the same result.
     pub repeated: usize,
     /// Aggregations whose messages were not kept.
@@ -112,9 +114,11 @@ pub fn verify(
             format!("{}, as the last session says", session.spec),
         );
     }
+    let collection = |line: &&Line| line.step.receipt.did == ServerStep::Collection;
     let mut all = Verified {
         done,
         receipts: chain.steps.len(),
+        collections: chain.steps.iter().filter(collection).count(),
         keys: std::mem::take(&mut chain.keys).into_iter().collect(),
         countersigned: std::mem::take(&mut chain.countersigned),
         notes: std::mem::take(&mut chain.notes),
