@@ -3,11 +3,16 @@
 use crate::run::number_of_threads;
 use crate::sanitize::line;
 use crate::{Done, Failure, either, print, width};
+use anyhow::Context;
 use clap::Args;
 use fl_engine::NotRun;
 use fl_receipts::{Difference, Verified};
 use fl_registry::{Catalogue, Refusal, fill};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+
+/// The clients whose nodes' keys the user knows, and these keys.
+type ClientKeys = BTreeMap<u32, String>;
 
 #[derive(Args)]
 pub struct VerifyArgs {
@@ -18,8 +23,12 @@ pub struct VerifyArgs {
     /// with it. Without it, any key counts, and whoever wrote the folder could have made it.
     #[arg(long, value_name = "KEY")]
     key: Option<String>,
+    /// A client, and the public key of its node as the client gave it to you: this key must have
+    /// countersigned for it. For several clients give it several times.
+    #[arg(long, value_name = "ID=KEY")]
+    client_key: Vec<String>,
     /// Make a key for `fl run --sign`: the secret key in this file, the public key in FILE.pub.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["run", "key"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["run", "key", "client_key"])]
     new_key: Option<PathBuf>,
     /// Threads for aggregations; at most, and by default, one per processor. Results do not depend
     /// on it.
@@ -28,6 +37,15 @@ pub struct VerifyArgs {
     /// One JSON object on stdout.
     #[arg(long)]
     json: bool,
+}
+
+/// Reads a client and the public key of its node.
+fn client_key(given: &str) -> anyhow::Result<(u32, String)> {
+    let parts = given.split_once('=');
+    let parts = parts.and_then(|(id, key)| Some((id.parse().ok()?, key)));
+    // the text may be a secret key, so the error does not quote it
+    let (id, key) = parts.context("--client-key: give a client and its key, as in 0=RW..")?;
+    Ok((id, fl_receipts::public_key(key)?))
 }
 
 pub fn verify(args: &VerifyArgs, catalogue: &Catalogue) -> Done {
@@ -43,7 +61,11 @@ pub fn verify(args: &VerifyArgs, catalogue: &Catalogue) -> Done {
     let key = key.transpose();
     let key = key.map_err(|error| Failure::usage(format!("{error:#}")))?;
     let exec = fl_sim::executor(fl_engine::threads(args.threads))?;
-    let found = fl_receipts::verify(run, key.as_deref(), catalogue, exec).map_err(|error| {
+    let clients = args.client_key.iter().map(|given| client_key(given));
+    let clients: anyhow::Result<ClientKeys> = clients.collect();
+    let clients = clients.map_err(|error| Failure::usage(format!("{error:#}")))?;
+    let keys = (key.as_deref(), &clients);
+    let found = fl_receipts::verify(run, keys, catalogue, exec).map_err(|error| {
         match error.downcast::<Refusal>() {
             Ok(refusal) => Failure::NotRun(NotRun::Refused(refusal)),
             // names are of who made the folder
@@ -54,10 +76,10 @@ pub fn verify(args: &VerifyArgs, catalogue: &Catalogue) -> Done {
         }
     })?;
     let json = serde_json::to_string(&found)?;
-    either(args.json, json, text(run, &found, key.is_some()))
+    either(args.json, json, text(run, &found, key.is_some(), &clients))
 }
 
-fn text(run: &Path, found: &Verified, pinned: bool) -> String {
+fn text(run: &Path, found: &Verified, pinned: bool, client_keys: &ClientKeys) -> String {
     let signed = match (&found.keys[..], pinned) {
         ([], _) => "not signed: whoever can write the folder could have made the chain".into(),
         (keys, true) => format!("signed by {}", keys.join(", ")),
@@ -71,7 +93,10 @@ fn text(run: &Path, found: &Verified, pinned: bool) -> String {
     let countersigned = if by.is_empty() {
         "by no client".into()
     } else {
-        format!("by {}", by.join(", "))
+        let who = by.join(", ");
+        let all = by.len() == client_keys.len();
+        let compare = "; compare these keys with those that the clients publish (--client-key)";
+        format!("by {who}{}", if all { "" } else { compare })
     };
     let aggregations = match (found.repeated, found.not_repeated) {
         (0, 0) if found.collections > 0 => "none: the protocol itself combines the answers".into(),

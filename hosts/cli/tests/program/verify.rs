@@ -731,6 +731,16 @@ fn nodes_with_data_of_their_own_sign_what_they_sent() {
         let public = fs::read_to_string(public).unwrap();
         assert!(public.contains(key.as_str().unwrap()), "{client}: {public}");
     }
+    let pin = |key: &str| checked(dir, &["r", "--client-key", &format!("0={key}")]);
+    let (first, second) = (signed["0"].as_str().unwrap(), signed["1"].as_str().unwrap());
+    assert_eq!(pin(first).0, 0);
+    let (code, said) = pin(second);
+    assert!(
+        code == 1 && said.contains("the countersignature of client 0"),
+        "{said}"
+    );
+    let (code, said) = checked(dir, &["r", "--client-key", &format!("7={first}")]);
+    assert!(code == 1 && said.contains("client 7: found none"), "{said}");
     // the leader, who has a key of its own, cannot say that a client sent something else
     let folder = dir.join("r");
     let mut records = receipts(&folder);
@@ -753,6 +763,57 @@ fn nodes_with_data_of_their_own_sign_what_they_sent() {
     );
     let (code, said) = fails(dir, &["verify", "r", "--key", "k.pub"]);
     assert!(code == 1 && said.contains("found no key"), "{said}");
+}
+
+/// The leader, or one client for another, has a key, and whoever publishes none could have made it.
+#[test]
+fn a_countersignature_is_by_a_key_of_its_own_of_a_client_that_answered() {
+    let d = tempfile::tempdir().unwrap();
+    let dir = d.path();
+    let (folder, public) = stopped(dir);
+    key(dir, "other");
+    let own = receipts(&folder);
+    let text = fs::read(folder.join("receipts.jsonl")).unwrap();
+    let last = text[..text.len() - 1].rsplit(|byte| *byte == b'\n');
+    let head: [u8; 32] = bytes(&last.clone().next().unwrap()[..64])
+        .try_into()
+        .unwrap();
+    let mut answers = BTreeMap::new();
+    for record in &own {
+        if let ReceiptRecord::Step(step) = record {
+            fl_receipts::add_answers(&mut answers, step);
+        }
+    }
+    let none = Vec::new();
+    for (by, clients, due) in [
+        ("k", &[0][..], "which signs the receipts"),
+        ("other", &[77], "(client 77): found a countersignature"),
+        ("other", &[0, 1], "(client 1): found the key"),
+        ("other", &[0], ""),
+    ] {
+        let signer = fl_receipts::SigningKey::read(&dir.join(by)).unwrap();
+        let (mut hash, mut all) = (head, text.clone());
+        for client in clients {
+            let of = answers.get(client).unwrap_or(&none);
+            let signed = fl_receipts::countersigned_text(&head, *client, of);
+            let record = ReceiptRecord::Countersignature(fl_receipts::Countersignature {
+                client: *client,
+                key: signer.public(),
+                signature: signer.sign(&signed).unwrap(),
+            });
+            let (next, line) = chained_line(&hash, &serde_json::to_vec(&record).unwrap());
+            hash = next;
+            all.extend(line);
+        }
+        fs::write(folder.join("receipts.jsonl"), all).unwrap();
+        let (code, said) = checked(dir, &["r", "--key", &public]);
+        assert_eq!(code, i32::from(!due.is_empty()), "{said}");
+        let compares = said.contains("compare these keys with those that the clients publish");
+        assert!(
+            said.contains(due) && compares == due.is_empty(),
+            "{due}: {said}"
+        );
+    }
 }
 
 /// The positions of steps among records.

@@ -204,13 +204,25 @@ impl ChainReader<'_> {
         Ok(())
     }
 
-    /// Checks a node's signature of its answers so far.
+    /// Checks a node's signature of its answers so far. The node of each client has its own key.
     fn countersigned(&mut self, place: &str, by: Countersignature) -> anyhow::Result<()> {
-        let of = self.chain.answers.get(&by.client);
-        let of = of.map_or(&[][..], Vec::as_slice);
+        let who = format!("{place} (client {})", by.client);
+        let Some(of) = self.chain.answers.get(&by.client) else {
+            let due = "one of a client whose answers the receipts list";
+            return differs(who, "a countersignature", due);
+        };
+        let mut leaders = self.chain.sessions.iter();
+        if leaders.any(|session| session.key.as_ref() == Some(&by.key)) {
+            let found = format!("the key {}, which signs the receipts", by.key);
+            return differs(who, found, "the key of the client's node");
+        }
+        let mut others = self.chain.countersigned.iter();
+        if let Some((id, _)) = others.find(|(id, key)| **id != by.client && **key == by.key) {
+            let found = format!("the key {} of client {id}", by.key);
+            return differs(who, found, "a key of its own");
+        }
         let text = countersigned_text(&self.head, by.client, of);
         if let Err(error) = check_signature(&by.key, &text, &by.signature) {
-            let who = format!("{place} (client {})", by.client);
             let found = format!("a wrong signature ({error})");
             return differs(who, found, format!("one by {}", by.key));
         }
@@ -242,6 +254,23 @@ impl ChainReader<'_> {
         }
         Ok(all)
     }
+}
+
+/// Checks that the nodes of these clients countersigned with these keys.
+pub(super) fn check_clients(
+    due: &BTreeMap<u32, String>,
+    found: &BTreeMap<u32, String>,
+) -> anyhow::Result<()> {
+    let other = due.iter().find(|(id, key)| found.get(id) != Some(key));
+    let Some((id, key)) = other else {
+        return Ok(());
+    };
+    let found = found.get(id).map(|key| format!("one by {key}"));
+    differs(
+        format!("{RECEIPTS}, the countersignature of client {id}"),
+        found.unwrap_or("none".into()),
+        format!("one by {key}"),
+    )
 }
 
 /// Checks that a session names the key that must have signed the run.

@@ -10,7 +10,7 @@ use crate::receipt_log::RECEIPTS;
 use crate::record::RunEnd;
 use crate::session::program;
 use anyhow::{Context, ensure};
-use chain::{Line, ReadChain, read_chain};
+use chain::{Line, ReadChain, check_clients, read_chain};
 use files::{FilesLeft, files};
 use fl_core::message::hex;
 use fl_core::regular_file::{MOST_LINE, MOST_TEXT, read_regular, read_text};
@@ -85,14 +85,15 @@ fn differs<T>(
 
 /// Checks the run in `folder`: the chain of its receipts, their signatures, and the hashes of its
 /// files; then repeats each aggregation and release whose messages were kept. `key` is the
-/// public key that must have signed it, in base64.
+/// public key that must have signed it, in base64, and `client_keys` those that must have
+/// countersigned it for these clients.
 ///
 /// # Errors
 /// [`Difference`] for the first thing that is not as the receipts say; another error if something
 /// cannot be checked.
 pub fn verify(
     folder: &Path,
-    key: Option<&str>,
+    (key, client_keys): (Option<&str>, &BTreeMap<u32, String>),
     catalogue: &Catalogue,
     exec: SharedExecutor,
 ) -> anyhow::Result<Verified> {
@@ -104,6 +105,7 @@ pub fn verify(
     );
     let done = there(folder, "outcome.json");
     let mut chain = read_chain(folder, key, done)?;
+    check_clients(client_keys, &chain.countersigned)?;
     let text = read_regular(&spec, MOST_TEXT);
     let text = text.with_context(|| format!("reading {}", spec.display()))?;
     let found = hex(&Sha256::digest(&text));
