@@ -23,7 +23,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub const RECEIPTS: &str = "receipts.jsonl";
 
 /// The most inputs that a receipt lists; of more it has the hash of their list.
-const LISTED: usize = 256;
+pub(crate) const LISTED: usize = 256;
 
 /// How a run gives receipts.
 #[derive(Default)]

@@ -5,7 +5,7 @@ use crate::library;
 use crate::nodes::{own, towns};
 use fl_core::{ServerStep, Stream};
 use fl_files::chained_line;
-use fl_receipts::ReceiptRecord;
+use fl_receipts::{ReceiptRecord, StepReceipt};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
@@ -813,6 +813,66 @@ fn a_countersignature_is_by_a_key_of_its_own_of_a_client_that_answered() {
             said.contains(due) && compares == due.is_empty(),
             "{due}: {said}"
         );
+    }
+}
+
+/// Receipts of a run that name another part, number or library than spec.yaml and the messages do.
+#[test]
+fn receipts_say_of_steps_what_the_spec_and_the_messages_say() {
+    let d = tempfile::tempdir().unwrap();
+    let dir = d.path();
+    let edits: [(&str, fn(&mut StepReceipt)); 7] = [
+        ("found the part median", |step| {
+            step.receipt.part = "median".into()
+        }),
+        ("libx.so", |step| step.receipt.origin = "libx.so".into()),
+        ("found a list of 5 messages; expected one of 77", |step| {
+            step.messages = Some(77);
+        }),
+        ("found no number of messages", |step| {
+            (step.messages, step.inputs) = (None, Vec::new());
+        }),
+        ("found a step of another kind", |step| {
+            step.receipt.did = ServerStep::Collection;
+        }),
+        ("found the slot other", |step| {
+            step.receipt.slot = "other".into()
+        }),
+        ("messages with the hash", |step| step.inputs[0].weight = 1e9),
+    ];
+    for (name, more) in [("kept", &KEEP[..]), ("bare", &[])] {
+        run(dir, &quick("fedavg"), name, more);
+        let folder = dir.join(name);
+        let own = receipts(&folder);
+        let second = own.iter().positions()[1];
+        let check = |records: &[ReceiptRecord], due: &str| {
+            forge(&folder, records);
+            let (code, said) = checked(dir, &[name]);
+            assert!(code == 1 && said.contains(due), "{name}, {due}: {said}");
+        };
+        for (due, edit) in &edits {
+            let mut wrong = own.clone();
+            if let ReceiptRecord::Step(step) = &mut wrong[second] {
+                edit(step);
+            }
+            check(&wrong, due);
+        }
+        let mut wrong = own.clone();
+        if let ReceiptRecord::Step(step) = &mut wrong[second]
+            && step.kept.take().is_some()
+        {
+            check(&wrong, "found no kept messages");
+        }
+        let mut wrong = own.clone();
+        if let ReceiptRecord::Session(session) = &mut wrong[0] {
+            session.libraries.push(fl_files::FileHash {
+                path: "evil.so".into(),
+                sha256: "00".repeat(32),
+            });
+        }
+        check(&wrong, "found evil.so; expected only those of spec.yaml");
+        forge(&folder, &own);
+        verified(dir, name);
     }
 }
 

@@ -4,6 +4,7 @@ mod chain;
 mod files;
 mod journal;
 mod repeat;
+mod steps;
 
 use crate::kept_messages::MESSAGES;
 use crate::receipt_log::RECEIPTS;
@@ -23,6 +24,7 @@ use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
+use steps::check_steps;
 
 /// The first thing in which a run is not what its receipts say.
 #[derive(Debug, thiserror::Error)]
@@ -143,6 +145,7 @@ pub fn verify(
             .push("the run is not done: files that still change are checked when it ends".into()),
     }
     check_journal(folder, &chain, &resolved, &mut all.notes)?;
+    check_steps(&chain, &resolved, catalogue)?;
     for line in &chain.steps {
         if let Some(kept) = &line.step.kept {
             files_left.check(kept, &line.place(None))?;

@@ -1,6 +1,7 @@
 //! The aggregations and releases of a run, repeated from kept messages.
 
 use super::chain::Line;
+use super::steps::part_of;
 use super::{Verified, differs};
 use crate::kept_messages::KeptMessages;
 use crate::record::{inputs_hash, salted};
@@ -9,8 +10,8 @@ use fl_core::message::{Erased, digest, hex};
 use fl_core::settings::Value;
 use fl_core::{
     AggregationContext, AnyAggregator, AnyMechanism, BEFORE_AGGREGATOR, BoxedPart, BuildContext,
-    ClientMessage, Parts, ReleaseContext, Role, ServerStep, SharedExecutor, SlotAssignment, Stages,
-    Stream, Task, aggregate_again, release_again,
+    ClientMessage, Parts, ReleaseContext, Role, ServerStep, SharedExecutor, SlotAssignment, Stream,
+    Task, aggregate_again, release_again,
 };
 use fl_registry::{Catalogue, Document};
 use std::path::Path;
@@ -89,8 +90,7 @@ impl KeptRun<'_> {
         let kept = KeptMessages::<ReleaseContext>::open(path)?;
         let (context, receipt) = (&kept.context, &line.step.receipt);
         same(line, "a release through", &context.slot, &receipt.slot)?;
-        let mechanism: Box<dyn AnyMechanism> =
-            self.make(Role::Privacy, &context.slot, &context.made)?;
+        let mechanism: Box<dyn AnyMechanism> = self.make(Role::Privacy, line, &context.made)?;
         let (before, after) = release_again(mechanism, context)?;
         let hash = |of: &Erased| shown(line, &kept.salt, hex(&digest(&**of)));
         same(
@@ -109,7 +109,7 @@ impl KeptRun<'_> {
         let context = kept.context.clone();
         same(line, "an aggregation in", &context.slot, &step.receipt.slot)?;
         let aggregator: Box<dyn AnyAggregator> =
-            self.make(Role::Aggregator, &context.slot, &context.made)?;
+            self.make(Role::Aggregator, line, &context.made)?;
         let of = aggregator.input();
         let mut inputs = Vec::new();
         let mut next = || -> anyhow::Result<Option<ClientMessage<Erased>>> {
@@ -142,6 +142,10 @@ impl KeptRun<'_> {
         for rest in mail {
             rest?;
         }
+        if let Some(messages) = step.messages.filter(|messages| *messages != inputs.len()) {
+            let found = format!("{} messages", inputs.len());
+            return differs(line.place(None), found, messages.to_string());
+        }
         let found = shown(line, &salt, inputs_hash(&inputs)?);
         same(line, "messages with the hash", &found, &step.inputs_sha256)?;
         let found = shown(line, &salt, hex(&digest(&*out)));
@@ -152,11 +156,19 @@ impl KeptRun<'_> {
     fn make<P: BoxedPart>(
         &self,
         role: Role,
-        slot: &str,
+        line: &Line,
         made: &(Task, [u8; 32]),
     ) -> anyhow::Result<P> {
+        let receipt = &line.step.receipt;
+        let slot = &receipt.slot;
         let part = self.part(role, slot)?;
         let part = part.with_context(|| format!("spec.yaml has nothing for parts.{slot}"))?;
+        same(line, "the part", &receipt.part, part.decl.name)?;
+        // a library may be in another folder here
+        let [found, due] = [&*receipt.origin, part.decl.origin].map(|of| Path::new(of).file_name());
+        if found != due {
+            same(line, "a part of", &receipt.origin, part.decl.origin)?;
+        }
         let before = match role {
             Role::Aggregator => self.part(role, &BEFORE_AGGREGATOR)?,
             _ => None,
@@ -169,18 +181,8 @@ impl KeptRun<'_> {
 
     /// The server's part in a slot of the run, if it is filled.
     fn part(&self, role: Role, slot: &str) -> anyhow::Result<Option<SlotAssignment>> {
-        let stages = self.resolved.get("stages");
-        let (section, name) = match Stages::owner(slot) {
-            Some((stage, name)) => (stages.and_then(|all| all.get(stage - 1)), name),
-            None => (Some(self.resolved), slot),
-        };
-        let parts = section.and_then(|section| section.get("parts"));
-        let filled = parts.and_then(|parts| parts.get(name));
-        let part = match filled {
-            Some(Value::Sequence(list)) => list.iter().find(|part| part.get("clients").is_none()),
-            other => other,
-        };
-        let Some(mut settings) = part.and_then(Value::as_mapping).cloned() else {
+        let part = part_of(self.resolved, slot).and_then(Value::as_mapping);
+        let Some(mut settings) = part.cloned() else {
             return Ok(None);
         };
         let name = settings.shift_remove("use");
