@@ -876,6 +876,41 @@ fn receipts_say_of_steps_what_the_spec_and_the_messages_say() {
     }
 }
 
+#[test]
+fn the_end_of_a_run_names_each_file_of_its_result() {
+    let d = tempfile::tempdir().unwrap();
+    let dir = d.path();
+    run(dir, &quick("fedavg"), "r", &[]);
+    let folder = dir.join("r");
+    let own = receipts(&folder);
+    for name in [
+        "models/model",
+        "metrics.jsonl",
+        "run.json",
+        "report.md",
+        "outcome.json",
+    ] {
+        let mut wrong = own.clone();
+        let Some(ReceiptRecord::End(end)) = wrong.last_mut() else {
+            unreachable!()
+        };
+        end.files.retain(|file| file.path != name);
+        assert_eq!(
+            end.files.len() + 1,
+            match own.last() {
+                Some(ReceiptRecord::End(end)) => end.files.len(),
+                _ => 0,
+            }
+        );
+        forge(&folder, &wrong);
+        let (code, said) = checked(dir, &["r"]);
+        assert!(
+            code == 1 && said.contains(&format!("no hash of {name}")),
+            "{said}"
+        );
+    }
+}
+
 /// The positions of steps among records.
 trait Steps {
     fn positions(self) -> Vec<usize>;

@@ -12,7 +12,7 @@ use crate::record::RunEnd;
 use crate::session::program;
 use anyhow::{Context, ensure};
 use chain::{Line, ReadChain, check_clients, read_chain};
-use files::{FilesLeft, files};
+use files::{FilesLeft, files as names};
 use fl_core::message::hex;
 use fl_core::regular_file::{MOST_LINE, MOST_TEXT, read_regular, read_text};
 use fl_core::{ServerStep, SharedExecutor};
@@ -173,7 +173,7 @@ pub fn verify(
     all.covered.sort();
     all.covered.dedup();
     let covered: BTreeSet<&String> = all.covered.iter().collect();
-    let mut there = files(folder, "")?;
+    let mut there = names(folder, "")?;
     there.retain(|name| !covered.contains(name));
     all.not_covered = there;
     Ok(all)
@@ -195,11 +195,36 @@ struct StatedDigest {
     digest: String,
 }
 
+/// The files that every run has that is done, and that then change no more; a session has the hash
+/// of `spec.yaml`.
+const OF_A_DONE_RUN: [&str; 6] = [
+    "run.json",
+    "journal.jsonl",
+    "metrics.jsonl",
+    "costs.jsonl",
+    "report.md",
+    "outcome.json",
+];
+
 /// Checks the files of a run that is done, and the digests that they state.
 fn check_end(files: &mut FilesLeft<'_>, end: &RunEnd, all: &mut Verified) -> anyhow::Result<()> {
     for file in &end.files {
         files.check(file, "the end of the run")?;
         all.covered.push(file.path.clone());
+    }
+    let mut due: Vec<String> = OF_A_DONE_RUN.iter().map(ToString::to_string).collect();
+    if there(files.folder, "ledger.json") {
+        due.push("ledger.json".into());
+    }
+    for folder in ["models", "pictures"] {
+        if there(files.folder, folder) {
+            due.extend(names(files.folder, folder)?);
+        }
+    }
+    due.retain(|name| !end.files.iter().any(|file| file.path == *name));
+    if let Some(name) = due.first() {
+        let due = "its SHA-256, which the end of a run has of each result";
+        return differs(RECEIPTS, format!("no hash of {name}"), due);
     }
     let what = "reading outcome.json";
     let outcome = read_regular(&files.folder.join("outcome.json"), MOST_LINE).context(what)?;
