@@ -61,7 +61,6 @@ pub use round_training::*;
 pub use run_event::{RunEvent, RunReleases};
 pub use server::receipts::{
     AggregationContext, Receipt, ReceiptInput, ReleaseContext, ServerStep, StepRecorder,
-    aggregate_again, release_again,
 };
 pub use server::{RunState, Server};
 pub use share::{ceil_share, floor_share};

@@ -1,13 +1,8 @@
 //! Receipts of what a run does at the server: from which messages, with which part, what was made.
 
-use crate::message::{self, AnyMessage, Erased, hex, message_type};
-use crate::privacy::ReleaseNoise;
+use crate::message::{self, AnyMessage, Erased, hex};
 use crate::server::RunState;
-use crate::{
-    AnyAggregator, AnyMechanism, ClientId, ClientMessage, Cohort, Problem, Result, Round,
-    SharedExecutor, Stream, Task,
-};
-use anyhow::{Context, ensure};
+use crate::{AnyAggregator, AnyMechanism, ClientId, ClientMessage, Cohort, Result, Round, Task};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
@@ -319,72 +314,4 @@ impl RunState<'_> {
             run: self.digest(),
         }
     }
-}
-
-/// Repeats an aggregation with `aggregator`, which was made as [`AggregationContext::made`] says.
-/// `inputs` are its messages, in the order of the receipt.
-///
-/// # Errors
-/// If the aggregator fails, or the context is not one of it.
-pub fn aggregate_again(
-    mut aggregator: Box<dyn AnyAggregator>,
-    context: &AggregationContext,
-    exec: SharedExecutor,
-    inputs: &mut dyn Iterator<Item = Result<ClientMessage<Erased>>>,
-) -> Result<Erased> {
-    if !context.state.is_empty() {
-        aggregator.load(&context.state).context("its state")?;
-    }
-    let (name, number, last) = &context.round;
-    let stream = Stream::from_key(context.stream);
-    let round = Round::new(name.as_str(), *number, *last, stream, exec);
-    let mut round = round.with_buffers(context.buffers.clone());
-    if let Some((kind, wire)) = &context.sent {
-        let of = message_type(kind).with_context(|| format!("no part knows messages {kind}"))?;
-        round = round.showing_any(of.decode(wire)?.into());
-    }
-    let fold = aggregator.fold(&round).filter(|_| context.folds);
-    let out = match fold {
-        Some(mut fold) => {
-            for mail in inputs {
-                fold.add(mail?)?;
-            }
-            let folded = fold.finish()?;
-            aggregator.update(&round, folded)?
-        }
-        None => {
-            let mail = inputs.collect::<Result<Vec<_>>>()?;
-            ensure!(!mail.is_empty(), Problem::NoAnswer(String::new()));
-            let inbox = aggregator.input().inbox(mail)?;
-            aggregator.aggregate(&round, &*inbox)?
-        }
-    };
-    message::check(&*out)?;
-    Ok(out)
-}
-
-/// Repeats a release with seeded noise. `mechanism` was made as [`ReleaseContext::made`] says.
-/// Returns the message before clipping and noise, and the released one.
-///
-/// # Errors
-/// If the mechanism fails, or the context is not one of it.
-pub fn release_again(
-    mut mechanism: Box<dyn AnyMechanism>,
-    context: &ReleaseContext,
-) -> Result<(Erased, Erased)> {
-    if !context.state.is_empty() {
-        mechanism.load(&context.state).context("its state")?;
-    }
-    let before = mechanism.on().decode(&context.message)?;
-    let mut m = before.copy();
-    if context.clips {
-        mechanism.clip(&mut *m)?;
-    }
-    if let Some(n) = context.queries {
-        mechanism.truncate(&mut *m, n);
-    }
-    let noise = ReleaseNoise::seeded(&Stream::from_key(context.stream));
-    mechanism.perturb(&mut *m, &context.cohort, &noise)?;
-    message::check(&*m)?;
-    Ok((before, m))
 }

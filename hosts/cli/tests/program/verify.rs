@@ -3,7 +3,7 @@
 use crate::common::{fails, files, flat, json, out, quick, root, shorter, specs};
 use crate::library;
 use crate::nodes::{own, towns};
-use fl_core::{ServerStep, Stream};
+use fl_core::{AggregationContext, ReleaseContext, ServerStep, Stream};
 use fl_files::chained_line;
 use fl_receipts::{ReceiptRecord, StepReceipt};
 use serde_json::Value;
@@ -874,6 +874,154 @@ fn receipts_say_of_steps_what_the_spec_and_the_messages_say() {
         forge(&folder, &own);
         verified(dir, name);
     }
+}
+
+/// Changes the file of a step's messages, and its hash in the receipts.
+fn change(folder: &Path, record: &mut ReceiptRecord, from: &[u8], to: &[u8]) {
+    let ReceiptRecord::Step(step) = record else {
+        unreachable!()
+    };
+    let kept = step.kept.as_mut().unwrap();
+    let path = folder.join(&kept.path);
+    let mut all = fs::read(&path).unwrap();
+    let at = all.windows(from.len()).position(|window| window == from);
+    let at = at.unwrap();
+    all[at..at + to.len()].copy_from_slice(to);
+    fs::write(&path, all).unwrap();
+    kept.sha256 = fl_files::FileHash::of(&path).unwrap().sha256;
+}
+
+/// The positions of receipts of this kind.
+fn did(records: &[ReceiptRecord], step: ServerStep) -> Vec<usize> {
+    let is = |at: &usize| match &records[*at] {
+        ReceiptRecord::Step(found) => found.receipt.did == step,
+        _ => false,
+    };
+    (0..records.len()).filter(is).collect()
+}
+
+fn kept_path(folder: &Path, record: &ReceiptRecord) -> PathBuf {
+    match record {
+        ReceiptRecord::Step(step) => folder.join(&step.kept.as_ref().unwrap().path),
+        _ => unreachable!(),
+    }
+}
+
+/// Who writes the folder chooses neither the noise nor the parts' random numbers.
+#[test]
+fn random_numbers_follow_from_the_seed_and_not_from_the_folder() {
+    let d = tempfile::tempdir().unwrap();
+    let dir = d.path();
+    run(dir, &quick("dp-fedavg"), "r", &KEEP);
+    let folder = dir.join("r");
+    let own = receipts(&folder);
+    let release = did(&own, ServerStep::Release)[3];
+    let aggregation = did(&own, ServerStep::Aggregation)[3];
+    let noise =
+        fl_receipts::KeptMessages::<ReleaseContext>::open(&kept_path(&folder, &own[release]));
+    let noise = noise.unwrap().context;
+    let step = kept_path(&folder, &own[aggregation]);
+    let step = fl_receipts::KeptMessages::<AggregationContext>::open(&step);
+    let step = step.unwrap().context;
+    for (at, key, due) in [
+        (release, noise.stream, "another stream of random numbers"),
+        (aggregation, step.stream, "another stream of random numbers"),
+        (release, noise.made.1, "a part made with another stream"),
+        (aggregation, step.made.1, "a part made with another stream"),
+    ] {
+        let mut wrong = own.clone();
+        change(&folder, &mut wrong[at], &key, &[0x42; 32]);
+        forge(&folder, &wrong);
+        let (code, said) = checked(dir, &["r"]);
+        assert!(code == 1 && said.contains(due), "{due}: {said}");
+        change(&folder, &mut wrong[at], &[0x42; 32], &key);
+    }
+    // another spec's noise: that of the step before
+    let earlier = did(&own, ServerStep::Release)[2];
+    let earlier =
+        fl_receipts::KeptMessages::<ReleaseContext>::open(&kept_path(&folder, &own[earlier]));
+    let mut wrong = own.clone();
+    change(
+        &folder,
+        &mut wrong[release],
+        &noise.stream,
+        &earlier.unwrap().context.stream,
+    );
+    forge(&folder, &wrong);
+    let (code, said) = checked(dir, &["r"]);
+    assert!(
+        code == 1 && said.contains("another stream of random numbers"),
+        "{said}"
+    );
+}
+
+/// A step is done again for too few answers: with other random numbers, from the state before it.
+#[test]
+fn a_state_is_what_the_steps_before_left() {
+    let d = tempfile::tempdir().unwrap();
+    let dir = d.path();
+    let faults = "faults={on-error: drop, min-answers: 4, if-too-few: {repeat: 20}, inject: [{what: crash, share: 0.3}]}";
+    let momentum = "parts.aggregator={use: fed-avg-m}";
+    let set = ["--set", momentum, "--set", faults];
+    run(dir, &quick("fedavg"), "r", &[&KEEP[..], &set].concat());
+    let folder = dir.join("r");
+    let journal = fs::read_to_string(folder.join("journal.jsonl")).unwrap();
+    let found = verified(dir, "r");
+    let repeated = found["repeated"].as_u64().unwrap() as usize;
+    assert!(
+        repeated == 5 && journal.lines().count() > repeated,
+        "{found}"
+    );
+    // another state in the file changes nothing: the result is that of the steps before
+    let own = receipts(&folder);
+    let last = *did(&own, ServerStep::Aggregation).last().unwrap();
+    let state = kept_path(&folder, &own[last]);
+    let state = fl_receipts::KeptMessages::<AggregationContext>::open(&state);
+    let state = state.unwrap().context.state;
+    let mut other = state.clone();
+    other[..8].copy_from_slice(&1000f64.to_le_bytes());
+    let mut wrong = own.clone();
+    change(&folder, &mut wrong[last], &state, &other);
+    forge(&folder, &wrong);
+    assert_eq!(verified(dir, "r")["repeated"], found["repeated"]);
+}
+
+/// The protocol changes nothing between an aggregation and its release.
+#[test]
+fn a_release_is_of_the_aggregation_before_it() {
+    let d = tempfile::tempdir().unwrap();
+    let dir = d.path();
+    run(dir, &quick("fedkd-priced"), "r", &KEEP);
+    let folder = dir.join("r");
+    let mut wrong = receipts(&folder);
+    let release = did(&wrong, ServerStep::Release)[0];
+    let path = kept_path(&folder, &wrong[release]);
+    let message = fl_receipts::KeptMessages::<ReleaseContext>::open(&path);
+    let message = message.unwrap().context.message;
+    let mut other = message.clone();
+    let last = other.len() - 1;
+    other[last] ^= 1;
+    change(&folder, &mut wrong[release], &message, &other);
+    // the digests of the other numbers, as the errors say them
+    for (what, before) in [("numbers before the noise ", true), ("the result ", false)] {
+        forge(&folder, &wrong);
+        let said = checked(dir, &["r"]).1;
+        let Some((_, rest)) = said.split_once(&format!("found {what}")) else {
+            continue;
+        };
+        if let ReceiptRecord::Step(step) = &mut wrong[release] {
+            let receipt = &mut step.receipt;
+            let hash = if before {
+                &mut receipt.before
+            } else {
+                &mut receipt.output
+            };
+            *hash = rest[..64].into();
+        }
+    }
+    forge(&folder, &wrong);
+    let (code, said) = checked(dir, &["r"]);
+    assert!(code == 1 && said.contains("found a release of "), "{said}");
 }
 
 #[test]

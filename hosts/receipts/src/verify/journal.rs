@@ -103,15 +103,21 @@ impl WithoutReceipt {
     }
 }
 
-/// Checks that the exchanges of the journal are those of the receipts, with their answers.
+/// Checks that the exchanges of the journal are those of the receipts, with their answers. Returns
+/// how often each step was done again.
 pub(super) fn check_journal(
     folder: &Path,
     chain: &ReadChain,
     spec: &Value,
     notes: &mut Vec<String>,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<BTreeMap<String, usize>> {
     let entries = read_journal(folder, chain.end.is_some(), notes)?;
     let mut without = WithoutReceipt::of(spec);
+    let mut again: BTreeMap<String, usize> = BTreeMap::new();
+    for (_, entry) in entries.iter().filter(|(_, entry)| without.failed(entry)) {
+        let times = again.entry(entry.step.clone()).or_default();
+        *times = without.repeats.min(*times + 1);
+    }
     let hidden = spec.get("noise").and_then(Value::as_str) == Some("system");
     let due = chain.steps.iter();
     let mut due = due.filter_map(|line| Some((line, line.step.receipt.exchange.as_ref()?)));
@@ -136,7 +142,7 @@ pub(super) fn check_journal(
         return differs(JOURNAL, "no such exchange", line.place(None));
     }
     let Some((number, first)) = open.first() else {
-        return Ok(());
+        return Ok(again);
     };
     let place = format!(
         "{JOURNAL}, line {number} ({}, exchange `{}`)",
@@ -154,7 +160,7 @@ pub(super) fn check_journal(
     notes.push(format!(
         "{place} has no receipt: its process was killed, or the receipts were cut back"
     ));
-    Ok(())
+    Ok(again)
 }
 
 /// Returns the first answer that a line of the journal states otherwise than a receipt. `hidden`:

@@ -1,10 +1,12 @@
 //! Checks a run by its receipts, without its data.
 
+mod again;
 mod chain;
 mod files;
 mod journal;
 mod repeat;
 mod steps;
+mod streams;
 
 use crate::kept_messages::MESSAGES;
 use crate::receipt_log::RECEIPTS;
@@ -144,7 +146,7 @@ pub fn verify(
             .notes
             .push("the run is not done: files that still change are checked when it ends".into()),
     }
-    check_journal(folder, &chain, &resolved, &mut all.notes)?;
+    let failed = check_journal(folder, &chain, &resolved, &mut all.notes)?;
     check_steps(&chain, &resolved, catalogue)?;
     for line in &chain.steps {
         if let Some(kept) = &line.step.kept {
@@ -155,7 +157,7 @@ pub fn verify(
     repeat(
         folder,
         (&spec, &text, &resolved),
-        &chain.steps,
+        (&chain.steps, &failed),
         (catalogue, key.is_some()),
         exec,
         &mut all,
