@@ -334,6 +334,97 @@ def test_an_exception_tells_protocol_method_client_step_and_lines():
     text = fails("fails-in-lead", "protocol `fails-in-lead` from module test_protocols: lead(): ZeroDivisionError", "in helper: return 1 / 0")
 
 
+HOW = [
+    ({"batch": 0}, "`batch` must be a whole number, at least 1, got 0"),
+    ({"batch": 1.5}, "`batch` must be a whole number, at least 1, got 1.5"),
+    ({"epochs": -1}, "`epochs` must be a whole number, at least 0, got -1"),
+    ({"clip": -1.0}, "`clip` must be a finite number, above 0, got -1.0"),
+    ({"clip": 0.0}, "`clip` must be a finite number, above 0, got 0.0"),
+    ({"rate": -1.0}, "`rate` must be a finite number, at least 0, got -1.0"),
+    ({"rate": float("nan")}, "`rate` must be a finite number, at least 0, got nan"),
+    ({"proximal": (-1.0, {})}, "`proximal` must be a finite number, at least 0, got -1.0"),
+    ({"tau": 0.0, "loss": "kl"}, "`tau` must be a finite number, above 0, got 0.0"),
+    ({"loss": "ce"}, "no loss is called `ce`; known: cross-entropy, mae, "),
+    ({"training": fl.Training(epochs=1), "epochs": None, "batch": 8}, "give `training`, or `epochs` or `steps`, `batch` and `clip`"),
+]
+
+
+@pytest.mark.parametrize(("how", "told"), HOW, ids=[str(how) for how, _ in HOW])
+def test_settings_of_a_training_are_checked(how, told):
+    def train(self, client, params):
+        client.fit(self.model, **({"epochs": 1} | how))
+        return params
+
+    protocol("trains-so", train=train)
+    fails("trains-so", told)
+
+
+def test_a_setting_of_a_training_may_be_of_numpy():
+    def train(self, client, params, of=int):
+        client.model(self.model).set_params(params)
+        client.fit(self.model, epochs=of(1), batch=of(16))
+        return client.model(self.model).params()
+
+    protocol("trains-by-int", train=train)
+    protocol("trains-by-numpy", train=lambda *given: train(*given, of=np.int64))
+    assert run("trains-by-int").digest == run("trains-by-numpy").digest
+
+
+TARGETS = [
+    (lambda y: np.full((len(y), 2), -0.5), "the target of sample 0 is no probabilities, at least 0 and 1 in all: [-0.5, -0.5]"),
+    (lambda y: np.full((len(y), 2), 3.0), "the target of sample 0 is no probabilities"),
+    (lambda y: y.astype(int) - 9, "a target of classes has whole numbers, 0 or more"),
+    (lambda y: y + 0.5, "a target of classes has whole numbers, 0 or more"),
+]
+
+
+@pytest.mark.parametrize(("target", "told"), TARGETS)
+def test_a_target_that_is_none_is_refused(target, told):
+    def train(self, client, params):
+        client.fit(self.model, client.own.x, target(client.own.y), epochs=1)
+        return params
+
+    protocol("learns-wrong", train=train)
+    fails("learns-wrong", told)
+
+
+LEARNT = {
+    "classes": ({}, lambda x: (x[:, 0] > 0).astype(int)),
+    "several": ({"findings": ["a", "b"]}, lambda x: np.sign(x[:, :2].round()).astype(int)),
+    "numbers": ({"label": {"kind": "number"}}, lambda x: 3 * x[:, 0]),
+}
+
+
+@pytest.mark.parametrize("what", LEARNT)
+def test_exact_a_target_is_of_the_kind_that_the_task_has(what):
+    x = np.random.default_rng(0).normal(size=(60, 3)).astype("float32")
+    how, label = LEARNT[what]
+    data = {"train": [(x[at : at + 20], label(x[at : at + 20])) for at in (0, 20)], "test": (x[40:], np.maximum(label(x[40:]), 0)), **how}
+
+    def train(self, client, params, whose=lambda own: (own,)):
+        model, own = client.model(self.model), client.own
+        model.set_params(params)
+        client.fit(self.model, *whose(own), epochs=2, batch=8)
+        client.measure("slope", float(sum(np.abs(of).sum() for of in model.gradient(*whose(own)).values())))
+        return model.params()
+
+    protocol("learns-own", train=train)
+    protocol("learns-given", train=lambda *given: train(*given, whose=lambda own: (own.x, own.y)))
+    spec = {"name": "t", "protocol": {"use": "learns-own", "rounds": 2}, "parts": {"model": {"use": "linear"}, "aggregator": {"use": "mean"}}}
+    own, given = (fl.run(spec, {"protocol.use": use}, data=data, quiet=True) for use in ("learns-own", "learns-given"))
+    assert own.metrics == given.metrics
+
+
+@pytest.mark.parametrize("what", ["x", "y", "ids"])
+def test_what_samples_show_is_read_only(what):
+    def train(self, client, params):
+        getattr(client.own, what)[:] = 0
+        return params
+
+    protocol("writes-own", train=train)
+    fails("writes-own", "read-only")
+
+
 ANSWERS = {
     "nothing": (lambda self, client, params: None, "got NoneType"),
     "text": (lambda self, client, params: {"weight": "text"}, "must be an array of f32"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 _TYPES = {"f32": np.float32, "f64": np.float64, "i64": np.int64, "u32": np.uint32, "u8": np.uint8}
+_WHOLE = {"classes": np.uint32, "pixels": np.uint32, "multi-label": np.int64}
 
 
 def not_masked(array, what: str = "it"):
@@ -17,8 +18,15 @@ def not_masked(array, what: str = "it"):
 
 def target_array(kind: str, target) -> np.ndarray:
     """A target of this kind in the type that crosses."""
-    types = {"classes": np.uint32, "pixels": np.uint32, "multi-label": np.int64}
-    return np.ascontiguousarray(target, types.get(kind, np.float32))
+    if (dtype := _WHOLE.get(kind)) is None:
+        return np.ascontiguousarray(target, np.float32)
+    array = np.asarray(target)
+    with np.errstate(invalid="ignore"):
+        whole = np.ascontiguousarray(array, dtype)
+    if len(off := np.argwhere(whole != array)):
+        what = "1, 0, or -1 for unknown" if kind == "multi-label" else "whole numbers, 0 or more"
+        raise ValueError(f"the target of sample {off[0][0]} is {array[tuple(off[0])]}; a target of {kind} has {what}")
+    return whole
 
 
 def declared_array(name: str, array, declared: str) -> np.ndarray:

@@ -11,9 +11,16 @@ import numpy as np
 
 from .._parts import generators
 from .._parts.arguments import Lacks, Message, Stream
-from .._parts.arrays import target_array
+from .._parts.arrays import not_masked, target_array
 from .declarations import named_loss, Array, Arrays, LossName, RoundTraining, TargetKind, Training
 from .requests import _fresh, _Program, _sent, packed
+
+
+def _read_only(array: Array) -> Array:
+    """A view that refuses to be written into."""
+    seen = array.view()
+    seen.flags.writeable = False
+    return seen
 
 
 class Samples(Sequence[Any]):
@@ -28,7 +35,7 @@ class Samples(Sequence[Any]):
     def ids(self) -> Array:
         """Their numbers in their set, `uint32`: those of public samples mean the same
         everywhere."""
-        return self._rows if self._ids is None else self._ids
+        return _read_only(self._rows if self._ids is None else self._ids)
 
     @property
     def _rows(self) -> Array:
@@ -37,9 +44,10 @@ class Samples(Sequence[Any]):
 
     @property
     def x(self) -> Array:
-        """Their numbers, `samples x ..`, fetched at the first use."""
+        """Their numbers, `samples x ..`, fetched at the first use. They are read-only, as `y` and
+        `ids`: a model takes the samples as the program has them."""
         if self._x is None:
-            self._x = self._program.ask("values", _sent(self._tensors), **self._ask)[1]["values"]
+            self._x = _read_only(self._program.ask("values", _sent(self._tensors), **self._ask)[1]["values"])
         return self._x
 
     def _pick(self, positions: Any) -> tuple[dict[str, Any], dict[str, Array], Array]:
@@ -73,7 +81,7 @@ class Examples(Samples):
     def _target(self) -> tuple[str, Array]:
         if self._known is None:
             kind, tensors = self._program.ask("targets", _sent(self._tensors), samples=self._ask, labels=self._labels)
-            self._known = (kind, tensors["target"])
+            self._known = (kind, _read_only(tensors["target"]))
         return self._known
 
     @property
@@ -133,6 +141,20 @@ def _losses_back(auxiliary: Any, feature_loss: Any) -> Callable[..., Any]:
     return back
 
 
+def _whole(name: str, value: Any, least: int) -> int:
+    """A setting of a training that is a whole number."""
+    if isinstance(value, bool) or not hasattr(value, "__index__") or not least <= value.__index__() < 2**53:
+        raise ValueError(f"`{name}` must be a whole number, at least {least}, got {value!r}")
+    return int(value.__index__())
+
+
+def _number(name: str, value: Any, above: bool = False) -> float:
+    """A setting of a training that is a number, at least 0 or `above` it."""
+    if not np.isfinite(number := float(value)) or number < 0 or above and number == 0:
+        raise ValueError(f"`{name}` must be a finite number, {'above' if above else 'at least'} 0, got {value!r}")
+    return number
+
+
 class Model:
     """A model of the server or of a client: the part of a trainer's slot."""
 
@@ -147,6 +169,26 @@ class Model:
             return x._ask, x._tensors
         return _fresh(np.asarray(x, np.float32))
 
+    def _known(self, x: Samples | Array, target: Any, kind: TargetKind | None) -> tuple[TargetKind, Array]:
+        """The target of samples in the type that crosses, and its kind: that of examples if none is
+        given, and by itself the kind that the task has."""
+        if target is None:
+            if not isinstance(x, Examples):
+                raise ValueError("these samples bring no target: give one")
+            kind, target = cast("TargetKind", x._target()[0]), x.y
+        task, target = self._program.part.task, np.asarray(not_masked(target, "the target"))
+        if kind is None and task.loss != "cross-entropy":
+            kind = "scores"
+        elif kind is None and task.multi_label and not task.pixels:
+            kind = "multi-label"
+        elif kind is None:
+            kind = ("pixels" if target.dtype.kind in "iu" else "soft") if task.pixels else "classes" if target.ndim == 1 else "soft"
+        if kind == "soft" and target.ndim == 2 and not task.multi_label:
+            off = np.flatnonzero(~((target >= 0).all(axis=1) & (np.abs(target.sum(axis=1, dtype=float) - 1) < 1e-3)))
+            if len(off):
+                raise ValueError(f"the target of sample {off[0]} is no probabilities, at least 0 and 1 in all: {target[off[0]].tolist()}")
+        return kind, target_array(kind, target)
+
     def fit(
         self,
         x: Samples | Array,
@@ -156,7 +198,7 @@ class Model:
         kind: TargetKind | None = None,
         epochs: int | None = None,
         steps: int | None = None,
-        batch: int = 32,
+        batch: int | None = None,
         training: Training | None = None,
         loss: LossName | None = None,
         tau: float = 1.0,
@@ -170,9 +212,10 @@ class Model:
     ) -> SimpleNamespace:
         """Trains on samples, or on an array `samples x ..`; gives `steps` and the mean `loss`.
 
-        `target` is one entry for each sample, of this `kind`: by itself classes (whole numbers) or
-        `soft` probabilities; examples bring their own. Give `epochs` or `steps`, or a setting of
-        type `fl.Training` as `training`, which has these, `batch` and `clip`. `rate` is a factor of
+        `target` is one entry for each sample, of this `kind`: by itself what the task learns, and
+        `soft` where that is classes and a sample has a row of probabilities; examples bring their
+        own. Give `epochs` or `steps`, and `batch` (by itself 32), or a setting of type
+        `fl.Training` as `training`, which has these and `clip`. `rate` is a factor of
         the trainer's learning rate, for a slot that `needs` `scaled-rate`; a `fl.RoundTraining`
         also has that of the round, and both are multiplied. `proximal` is FedProx's weight and
         anchor, `gradient_offset` SCAFFOLD's addend, `clip` the largest norm of a gradient.
@@ -184,33 +227,28 @@ class Model:
         two it `needs`.
         """
         if training is not None:
-            if epochs is not None or steps is not None or clip is not None:
-                raise ValueError("give `training`, or `epochs` or `steps` and `clip`")
+            if any(one is not None for one in (epochs, steps, batch, clip)):
+                raise ValueError("give `training`, or `epochs` or `steps`, `batch` and `clip`")
             epochs, steps, batch, clip = training.epochs, training.steps, training.batch, training.clip
             if isinstance(training, RoundTraining):
                 rate *= training.factor(self._program.round_number)
         if (epochs is None) == (steps is None):
             raise ValueError("give `epochs` or `steps`, one of them")
-        if target is None:
-            if not isinstance(x, Examples):
-                raise ValueError("these samples bring no target: give one")
-            kind, target = cast("TargetKind", x._target()[0]), x.y
         if proximal is not None and not (isinstance(proximal, (tuple, list)) and len(proximal) == 2):
             raise TypeError(f"`proximal` must be a pair, FedProx's weight and the parameters to stay near, such as (0.1, sent); got {type(proximal).__name__}")
-        target = np.asarray(target)
-        kind = kind or ("classes" if target.dtype.kind in "iu" and target.ndim == 1 else "soft")
+        kind, target = self._known(x, target, kind)
         ask, tensors = self._samples(x)
-        letters = [_sent({**tensors, "target": target_array(kind, target)})]
+        letters = [_sent({**tensors, "target": target})]
         letters += [_sent(packed("params", of)) for of in (proximal and proximal[1], gradient_offset) if of is not None]
         how = {
-            "length": {"Epochs": epochs} if epochs is not None else {"Steps": steps},
-            "batch": batch,
-            "loss": named_loss(loss, tau, self._program.part.task),
-            "fresh": fresh,
-            "rate": rate,
-            "proximal": proximal[0] if proximal else None,
+            "length": {"Epochs": _whole("epochs", epochs, 0)} if epochs is not None else {"Steps": _whole("steps", steps, 0)},
+            "batch": _whole("batch", 32 if batch is None else batch, 1),
+            "loss": named_loss(loss, _number("tau", tau, above=True), self._program.part.task),
+            "fresh": bool(fresh),
+            "rate": _number("rate", rate),
+            "proximal": _number("proximal", proximal[0]) if proximal else None,
             "gradient_offset": gradient_offset is not None,
-            "clip": clip,
+            "clip": None if clip is None else _number("clip", clip, above=True),
             "auxiliary": auxiliary is not None,
             "feature_loss": feature_loss is not None,
         }
@@ -248,9 +286,7 @@ class Model:
 
     def gradient(self, x: Samples | Array, target: Array | None = None, *, kind: TargetKind | None = None, loss: LossName | None = None) -> dict[str, Array]:
         """The gradient of the mean loss by every parameter."""
-        if target is None:
-            kind, target = cast("TargetKind", cast("Examples", x)._target()[0]), cast("Examples", x).y
-        kind = kind or ("classes" if target.ndim == 1 else "soft")
+        kind, target = self._known(x, target, kind)
         return self._gradient("gradient", x, target, kind, loss)
 
     def _clipped_gradients(self, x: Samples, target: Array, kind: TargetKind, clip: float) -> dict[str, Array]:

@@ -70,6 +70,8 @@ def named_loss(loss: LossName | None, tau: float, task) -> Any:
         return {"Kl": {"tau": tau}}
     if name == "huber":
         return {"Huber": {"delta": getattr(task, "delta", 1.0)}}
+    if name not in _LOSSES:
+        raise ValueError(f"no loss is called `{name}`; known: {', '.join(get_args(LossName))}")
     return _LOSSES[name]
 
 
