@@ -13,8 +13,9 @@ such as FedKT and FedKD.
             return ExtraTreesClassifier(self.trees)
 
 A regressor learns a number to predict (`label: {kind: number}`), on the scale of the label. What an
-estimator draws at random follows the run's seed, through `random_state`. Models are written with
-pickle: open run folders only from those whom you trust.
+estimator draws at random follows the run's seed, through `random_state`. Classes are positions in
+the order of the run's classes, also as keys of a `class_weight`. Models are written with pickle:
+open run folders only from those whom you trust.
 """
 
 from __future__ import annotations
@@ -82,6 +83,9 @@ class Trainer:
             raise Lacks(f"{kind.__name__} is a regressor, and the task has classes: let estimator() give a classifier")
         elif not (self.votes or hasattr(kind, "predict_proba") or hasattr(kind, "decision_function")):
             raise self._only_votes(kind)
+        for name, value in estimator.get_params().items() if hasattr(estimator, "get_params") else ():
+            if name.rpartition("__")[2] == "class_weight" and isinstance(value, dict) and (off := [key for key in value if key not in range(self.task.outputs)]):
+                raise Lacks(f"the class_weight of {kind.__name__} has the key {off[0]!r}: keys are positions in the order of the run's classes, here 0 to {self.task.outputs - 1}")
 
     def fit(self, x: np.ndarray, target: np.ndarray, how: Pass, stream: Stream) -> tuple[int, float]:
         due, what = ("scores", "a regressor of scikit-learn learns numbers") if self.task.numbers else ("classes", "a classifier of scikit-learn learns classes")

@@ -218,6 +218,12 @@ def trained(estimator, labels):
     return part, part.predict(x)
 
 
+@pytest.mark.parametrize(("weights", "key"), [({"ill": 20.0, "well": 1.0}, "'ill'"), ({1: 1.0, 2: 1.0, 4: 50.0}, "4"), ({-1: 2.0}, "-1")])
+def test_weights_of_what_is_no_position_of_a_class_are_refused(weights, key):
+    with pytest.raises(fl.Lacks, match=f"class_weight of .* has the key {key}: keys are positions .*, here 0 to 3"):
+        trained(make_pipeline(StandardScaler(), LogisticRegression(class_weight=weights)), [1, 3] * 20)
+
+
 @pytest.mark.parametrize("weights", [None, "balanced", {0: 1.0, 1: 9.0, 3: 1.0}], ids=str)
 def test_a_client_may_lack_any_class(weights):
     labels = [1, 3] * 20
