@@ -88,6 +88,9 @@ class MadePart:
     def __repr__(self) -> str:
         return f"<{self.role} {self.name}>"
 
+    def __reduce__(self):
+        raise TypeError(f"{self.role} `{self.name}` cannot be copied: make another one, and let it `load` what `save` gives")
+
     def __call__(self, given, *, weights=None, sent=None, class_counts=None, losses=None, ids=None, clients: int = 1):
         try:
             return self._answer(given, weights, sent, class_counts, losses, ids, clients)

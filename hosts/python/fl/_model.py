@@ -28,6 +28,9 @@ class KeptModel:
         self._folder, self.name, self._data_dir = Path(folder), file, None if data_dir is None else os.path.abspath(data_dir)
         self._opened: tuple[Any, Any] | None = None
 
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self) | {"_opened": None}  # it is opened again
+
     @property
     def path(self) -> Path:
         """The file in the run folder."""
@@ -271,6 +274,8 @@ def _floats_or_bytes(inputs: np.ndarray) -> np.ndarray:
 def names(folder: Path) -> list[str]:
     """The files of kept models: `SLOT`, and of clients' own `SLOT-CLIENT`."""
     kept = Path(folder) / "models"
+    if not kept.parent.is_dir():
+        raise RunError(f"the run folder {folder} is gone", str(folder))
     found = [path.name for path in kept.iterdir() if not path.name.startswith(".")] if kept.is_dir() else []
 
     def place(name: str):

@@ -35,7 +35,7 @@ class Results:
     """The run folder, if it is to last as long as this."""
 
     def __reduce__(self):
-        return Results, (self.outcome, self.rows, self.notes)
+        return Results, (self.outcome, self.rows, self.notes, self._temporary)
 
     @property
     def name(self) -> str:
@@ -43,7 +43,8 @@ class Results:
 
     @property
     def metrics(self) -> dict[str, float]:
-        """The last measurement of each kind; deviations over clients end in `.std`."""
+        """The last measurement of each kind, NaN if it was no finite number; deviations over
+        clients end in `.std`."""
         return self.outcome["metrics"]
 
     @property
@@ -172,6 +173,8 @@ class Results:
         data files and seed. By measure: how many `clients` have a score in both, how many are
         `worse`, their share (`rate`), their mean `loss`, and `burden`, the loss over all clients;
         no numbers for the last two if a client's model diverged."""
+        if (protocol := alone.outcome.get("protocol", "solo")) != "solo":
+            raise RunError(f"{alone.folder} is a run of `{protocol}`, and clients are alone in one of `solo`: this is `results.worse_than(alone)`")
         _, out, err = _fl.command(["fl", "compare", str(alone.folder), str(self.folder), "--json"])
         found = json.loads(out)["alone"] if out else None
         if found is None:
@@ -242,10 +245,12 @@ def _lines(path: Path) -> list[dict[str, Any]]:
 
 
 def read(outcome: dict[str, Any], notes: list[str]) -> Results:
-    """The results of a run that has just ended."""
+    """The results of a run that has ended."""
     # absolute, for the working directory may change
-    outcome["out"] = str(Path(outcome["out"]).absolute())
-    return Results(outcome, _rows(Path(outcome["out"])), notes)
+    folder = Path(outcome["out"]).absolute()
+    # JSON has no NaN
+    metrics = {name: math.nan if value is None else value for name, value in outcome["metrics"].items()}
+    return Results(outcome | {"metrics": metrics, "out": str(folder)}, _rows(folder), notes)
 
 
 def open(folder) -> Results:
@@ -254,8 +259,7 @@ def open(folder) -> Results:
     folder = Path(folder).absolute()
     try:
         summary = json.loads(_fl.run_text(folder / "outcome.json"))
-        summary["outcome"]["out"] = str(folder)
-        return Results(summary["outcome"], _rows(folder), summary["notes"])
+        return read(summary["outcome"] | {"out": folder}, summary["notes"])
     except FileNotFoundError:
         return _unfinished(folder)
 

@@ -29,6 +29,12 @@ class _Temporary:
         self.name = tempfile.mkdtemp(prefix="fl-")
         self.cleanup = weakref.finalize(self, shutil.rmtree, self.name, ignore_errors=True)
 
+    def __deepcopy__(self, _memo) -> _Temporary:
+        return self
+
+    def __reduce__(self):
+        return type(None), ()  # nobody else can hold it
+
 
 class _Stop:
     """The type of `fl.STOP`."""

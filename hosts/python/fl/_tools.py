@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from . import _fl
 from ._data import rows as _data
@@ -89,8 +90,9 @@ class Study:
     """The results of a study: its tables in Markdown, and the measurements."""
 
     text: str
-    rows: list[dict] = field(repr=False)
-    """One for each measurement of a run, as in `NAME-runs.csv`."""
+    rows: list[dict[str, Any]] = field(repr=False)
+    """One for each measurement of a run, as in `NAME-runs.csv`: `value` is a float, NaN for a run
+    that failed, and `seed` a whole number."""
     folder: Path
 
     def frame(self):
@@ -187,7 +189,8 @@ def study(file, set=None, *, only=(), out="runs/studies", threads: int | None = 
     measures = [("metric", one.name, one.module) for one in _metric._METRICS.values()]
     if os.path.isfile(file) and (here := _of_session(Path(file).read_text(encoding="utf-8"), measures)):
         raise SpecError("\n".join(here))
-    args = ["study", os.fspath(file), "--check", "--out", os.fspath(out)]
+    folder = Path(out)
+    args = ["study", os.fspath(file), "--check", "--out", str(folder)]
     for one in overrides(set):
         args += ["--set", one]
     for one in [only] if isinstance(only, str) else only:
@@ -200,7 +203,8 @@ def study(file, set=None, *, only=(), out="runs/studies", threads: int | None = 
     tables = [line for line in said if line.startswith("tables: ")]
     if not tables:
         raise RunError("".join(said).strip())
-    files = tables[-1].removeprefix("tables: ").strip().split(", ")
-    runs = Path(next(file for file in files if file.endswith("-runs.csv")))
-    with runs.open(encoding="utf-8", newline="") as lines:
-        return Study(text.strip(), list(csv.DictReader(lines)), Path(out))
+    # a folder's name may hold what stands between two files
+    found = re.findall(rf"{re.escape(str(folder))}[/\\]([^/\\]*-runs\.csv)(?=, |$)", tables[-1].strip())
+    with (folder / found[-1]).open(encoding="utf-8", newline="") as lines:
+        rows = [row | {"seed": int(row["seed"]), "value": float(row["value"] or "nan")} for row in csv.DictReader(lines)]
+    return Study(text.strip(), rows, folder)

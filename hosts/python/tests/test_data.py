@@ -1,8 +1,10 @@
 """Rows in memory: they are files by another name."""
 
+import copy
 import hashlib
 import io
 import json
+import pickle
 import re
 import threading
 from pathlib import Path
@@ -350,8 +352,15 @@ def test_keep_says_what_stays():
     data = {"train": clients(), "test": rows(50, 9)}
     results = run(data, keep="nothing")
     assert results.report().exists() and results.model().arrays()
-    folder = results.folder
-    del results
+    folder, model = results.folder, results.model()
+    every = [copy.copy(results), copy.deepcopy(results), copy.deepcopy(model)]
+    pickled = pickle.loads(pickle.dumps(results))
+    del results, model
+    while every:
+        assert folder.exists() and pickled.models
+        every.pop()
+    with pytest.raises(fl.RunError, match=f"the run folder {folder} is gone"):
+        pickled.models  # noqa: B018
     assert not folder.exists() and not Path("runs").exists()
     first = run(data)
     other = run({**data, "test": rows(50, 10)})

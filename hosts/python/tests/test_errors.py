@@ -134,8 +134,9 @@ def test_a_study_is_done_and_its_tables_are_there():
         "name: mine\ndefaults: { measure: accuracy }\ntables:\n  - name: rounds\n    title: Rounds\n    base: spec.yaml\n    seeds: 1-2\n"
         "    columns: [mean]\n    rows:\n      - { name: one, set: { protocol.rounds: 1 } }\n      - { name: two, set: { protocol.rounds: 2 } }\n"
     )
-    study = fl.study("study.yaml", threads=1, quiet=True)
-    assert {(row["row"], row["seed"]) for row in study.rows} == {(r, s) for r in ("one", "two") for s in "12"}
+    study = fl.study("study.yaml", threads=1, quiet=True, out="all, mine")
+    assert {(row["row"], row["seed"]) for row in study.rows} == {(r, s) for r in ("one", "two") for s in (1, 2)}
+    assert {type(row["value"]) for row in study.rows} == {float}
     assert "| one | 0.9260" in str(study)
 
 

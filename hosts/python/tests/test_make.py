@@ -1,5 +1,6 @@
 """One part on arrays, in a loop of one's own."""
 
+import copy
 import os
 import shutil
 import subprocess
@@ -47,6 +48,11 @@ def test_state_stays_between_calls_and_goes_along():
     assert not np.array_equal(other(answers, sent=first)["w"], second["w"]), "it has a state"
     other.load(kept)
     assert np.array_equal(other(answers, sent=first)["w"], second["w"])
+
+
+def test_a_part_says_how_it_is_copied():
+    with pytest.raises(TypeError, match="aggregator `mean` cannot be copied: make another one, and let it `load` what `save` gives"):
+        copy.deepcopy(fl.make("mean"))
 
 
 def test_a_mechanism_and_its_accountant():

@@ -1,6 +1,7 @@
 """Measures in Python."""
 
 import json
+import math
 
 import fl
 import numpy as np
@@ -73,6 +74,18 @@ def test_where_it_is_not_defined_nothing_is_measured():
 
     results = fl.run(QUICK / "fedavg.yaml", quiet=True)
     assert "never" not in results.metrics and "pixels" not in results.metrics
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_a_measure_that_is_no_number_is_nan_in_results(value):
+    @fl.metric("no-number")
+    def no_number(scores, labels):
+        return value
+
+    results = fl.run(QUICK / "fedavg.yaml", quiet=True)
+    for one in (results, fl.open(results.folder)):
+        assert math.isnan(one.metrics["no-number"])
+        assert "no-number nan" in repr(one) and "<td>nan</td>" in one._repr_html_()
 
 
 def test_a_measure_that_fails_ends_the_run_and_says_where():

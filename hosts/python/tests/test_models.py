@@ -1,5 +1,7 @@
 """The models of a run, after it."""
 
+import copy
+import pickle
 from typing import Annotated
 
 import fl
@@ -30,6 +32,14 @@ def test_a_model_of_a_linked_part_has_arrays_and_predicts():
         model.predict(inputs[:, :2])
     with pytest.raises(fl.RunError, match="is no network of PyTorch"):
         model.module()
+
+
+def test_exact_copies_of_a_model_that_was_used_predict_the_same():
+    inputs, labels = rows(50, 9)
+    model = run({"train": clients(), "test": (inputs, labels)}).model()
+    scores = model.predict(inputs)
+    for copied in (copy.copy(model), copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        assert np.array_equal(copied.predict(inputs), scores)
 
 
 def test_rows_are_scaled_as_the_run_scaled_its_own():

@@ -52,6 +52,8 @@ def test_results_say_who_is_worse_than_alone():
     other = fl.run(spec | {"seed": 4, "protocol": {"use": "fedavg", "rounds": 1, "local": local}}, quiet=True)
     with pytest.raises(fl.RunError, match="is no run of `solo`"):
         other.worse_than(alone)
+    with pytest.raises(fl.RunError, match="is a run of `fedavg`, and clients are alone in one of `solo`"):
+        alone.worse_than(ours)
 
 
 def test_a_spec_is_a_path_a_text_or_a_mapping(fedavg):
