@@ -425,6 +425,61 @@ def test_what_samples_show_is_read_only(what):
     fails("writes-own", "read-only")
 
 
+NAMES = [
+    ("accuracy", "the program measures `accuracy` itself; try my-accuracy"),
+    ("training-loss", "the program measures `training-loss` itself"),
+    ("clients.accuracy", "try clients-accuracy"),
+    ("mine.std", "try mine-std"),
+    ("A b\n", "a measure's name has small letters, digits, ., - and _, got 'A b"),
+]
+
+
+@pytest.mark.parametrize(("name", "told"), NAMES)
+@pytest.mark.parametrize("how", ["measure", "record", "record_each"])
+def test_a_protocol_measures_under_names_of_its_own(name, told, how):
+    def train(self, client, params):
+        if how == "measure":
+            client.measure(name, 7.0)
+        return params
+
+    def round(self, server, round):
+        server.run(self.train, server.state.params)
+        getattr(server, how)(name, 7.0 if how == "record" else [7.0] * 5)
+
+    protocol("measures-so", train=train, round=round)
+    fails("measures-so", told)
+
+
+def test_what_a_round_records_and_notes_is_what_the_server_does():
+    def round(self, server, round):
+        server.run(self.train, server.state.params)
+        round.record("mine", 7.0)
+        round.note("something")
+
+    protocol("round-records", round=round)
+    results = run("round-records")
+    assert results.metrics["mine"] == 7 and any("something" in note for note in results.notes)
+
+
+def test_a_client_measures_once_in_a_request():
+    def train(self, client, params):
+        client.measure("mine", 1.0)
+        client.measure("mine", 2.0)
+        return params
+
+    protocol("measures-twice", train=train)
+    fails("measures-twice", "train(): ValueError: `mine` was measured in this request already")
+
+
+def test_what_lead_keeps_on_self_is_told_of_lead():
+    def lead(self, server):
+        self.mine = 1
+        server.rounds(self.round)
+
+    protocol("keeps-in-lead", lead=lead)
+    fails("keeps-in-lead", "lead(): TypeError: it keeps `mine` on self")
+
+
 ANSWERS = {
     "nothing": (lambda self, client, params: None, "got NoneType"),
     "text": (lambda self, client, params: {"weight": "text"}, "must be an array of f32"),

@@ -237,7 +237,7 @@ impl ClientCalls for ClientCore {
     fn held_out(&self) -> Result<Examples> {
         ensure!(
             self.uses_held_out,
-            "the exchange does not declare that it uses held-out rows (`uses_held_out`)"
+            "the exchange does not declare that it uses held-out rows (`uses_held_out`, in Python `held_out=True`)"
         );
         ensure!(
             !self.has("accountant"),

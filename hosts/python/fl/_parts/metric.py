@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-import re
 import threading
 import types
 import typing
@@ -15,11 +14,10 @@ import numpy as np
 
 from .. import _fl
 from .._errors import own_lines
-from . import generators
+from . import generators, names as names_of
 from .arguments import Stream
 
 _LOCK = threading.Lock()
-_TAKEN = ("accuracy", "auc", "mauc", "dice", "psnr", "rmse", "mae", "r2", "seconds", "bytes", "epsilon")
 _KINDS = ("classes", "multi-label", "masks", "images", "numbers")
 
 Measure = Callable[..., "float | None"]
@@ -44,9 +42,9 @@ _METRICS: dict[str, _Metric] = {}
 def metric(name: str, task: str = "classes") -> Callable[[F], F]:
     """Declares a measure: a function before which it stands,
 
-    `f(scores, labels) -> number`, or `None` where it is not defined. It is measured wherever the
-    program measures accuracy: of the server's model under its name, of the clients' models under
-    `clients.NAME`. So it is in `results.metrics`, in `on_step`, in tables, reports and studies, and
+    `f(scores, labels) -> number`, or `None` where it is not defined. It is measured of the server's
+    model on the test rows under its name, and of the clients' models under `clients.NAME`, as a
+    mean with its deviation; not of the server's model on clients' own test rows. So it is in `results.metrics`, in `on_step`, in tables, reports and studies, and
     `stop-when: {metric: NAME, ..}` can name it. Digests do not depend on it.
 
     `scores` is `rows x outputs` (logits). `labels` has the classes of the rows if `task` is
@@ -56,10 +54,7 @@ def metric(name: str, task: str = "classes") -> Callable[[F], F]:
     runs of the session, one of a module in those whose spec names the module under `plugins`, and
     in other runs of a process that imports it.
     """
-    if not isinstance(name, str) or not re.fullmatch(r"[a-z0-9][a-z0-9_-]{0,63}", name):
-        raise ValueError(f"a measure's name has small letters, digits, - and _, got {name!r}")
-    if name in _TAKEN:
-        raise ValueError(f"the program measures `{name}` itself; try my-{name}")
+    names_of.check(name)
     if task not in _KINDS:
         raise ValueError(f"task must be one of {', '.join(_KINDS)}, got {task!r}")
 

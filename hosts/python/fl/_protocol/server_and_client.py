@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from .._parts import generators, state as _state
+from .._parts import generators, names, state as _state
 from .._parts.arguments import Mail, Round, Stream
 from .borrowed import Examples, Generator, Model, Public, Samples
 from .declarations import Array, Arrays, Exchange, Slot, TargetKind, _listed, members
@@ -132,6 +132,22 @@ class _Side:
         return self._program.ask("aggregate", *letters, slot=of.name, round=round, kind=of.takes, shown=None if shown is None else of.takes)[1]
 
 
+class _Step(Round):
+    """The step that is being done: it says and records what the server does."""
+
+    __slots__ = ("_server",)
+
+    def __init__(self, server: Server, text: dict[str, Any], host: _Key):
+        super().__init__(text, host)
+        self._server = server
+
+    def note(self, text: str) -> None:
+        self._server.warn(text)
+
+    def record(self, name: str, value: float) -> None:
+        self._server.record(name, value)
+
+
 class Server(_Side):
     """The server's side of a run: it sends requests, combines answers, evaluates, and keeps
     `state`.
@@ -143,7 +159,7 @@ class Server(_Side):
         super().__init__(program)
         self.state = State()
         self._everyone = Cohort(facts["everyone"])
-        self._round: Round | None = None
+        self._round: _Step | None = None
 
     # ---- steps
 
@@ -165,6 +181,7 @@ class Server(_Side):
     def _step(self, name: str, number: int, of: int, body: Callable[[Server, Round], object]) -> None:
         if self._round is not None:
             raise RuntimeError(f"a step cannot begin in the middle of another one ({self._round.name})")
+        unchanged(self._program.part)
         begun, kept = self._program.ask("begin_step", name=name, number=number, of=of)
         if begun == "skipped":
             return
@@ -174,7 +191,7 @@ class Server(_Side):
         while True:
             attempt = begun["attempt"]
             before, failed = (self.state._save() if attempt["undoable"] else None), None
-            self._round = Round(attempt["round"], _Key(bytes(attempt["round"]["key"])))
+            self._round = _Step(self, attempt["round"], _Key(bytes(attempt["round"]["key"])))
             self._program.round_number = self._round.number
             try:
                 with generators.Section(self._round.stream.child("draws").seed, whole=True):
@@ -355,11 +372,11 @@ class Server(_Side):
 
     def record(self, name: str, value: float) -> None:
         """Records a number, if this round is to be evaluated."""
-        self._program.ask("record", round=self._at, name=name, value=_finite(value))
+        self._program.ask("record", round=self._at, name=names.check(name, dots=True), value=_finite(value))
 
     def record_each(self, name: str, values: Iterable[float]) -> None:
         """Records a number of each client, in client order: its mean and deviation."""
-        self._program.ask("record_each", round=self._at, name=name, each=[_finite(value) for value in values])
+        self._program.ask("record_each", round=self._at, name=names.check(name, dots=True), each=[_finite(value) for value in values])
 
     def keep_model(self, slot: Slot, name: str | None = None) -> None:
         """Keeps the server's model in this slot as a result of the run, under the slot's name or
@@ -388,6 +405,7 @@ class Client(_Side):
         self._key: bytes = facts["key"]
         self._own: Examples | None = None
         self._held_out: Examples | None = None
+        self._measured: set[str] = set()
 
     @property
     def own(self) -> Examples:
@@ -592,7 +610,10 @@ class Client(_Side):
 
     def measure(self, name: str, value: float) -> None:
         """A number for the report: its mean and deviation over clients. With an accountant it stays
-        with the client."""
+        with the client. A request has one of each name."""
+        if names.check(name, dots=True) in self._measured:
+            raise ValueError(f"`{name}` was measured in this request already")
+        self._measured.add(name)
         self._program.ask("measure", name=name, value=_finite(value))
 
 
