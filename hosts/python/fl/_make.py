@@ -102,7 +102,9 @@ class MadePart:
             case "selector":
                 return self._native.select([(one.get("id", at), one.get("samples"), one.get("loss")) for at, one in enumerate(given)])
             case "accountant":
-                return json.loads(self._native.charge(json.dumps(list(given))))
+                cost = json.loads(self._native.charge(json.dumps(list(given))))
+                cost.pop("noise", None)  # which only a run knows
+                return cost
             case "privacy":
                 form = _Form(given, self.kind)
                 answer, event = self._native.release(form.arrays(given, "the message"), clients)

@@ -69,6 +69,7 @@ def test_a_mechanism_and_its_accountant():
     once, twice = book([noise.spent]), book([noise.spent])
     text = str(once)
     assert text != str(twice)
+    assert "noise" not in once, "the accountant alone does not know where it came from"
 
 
 def test_a_selector_picks_clients():
