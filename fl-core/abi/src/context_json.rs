@@ -49,7 +49,8 @@ impl<'a> RoundText<'a> {
 #[serde(default)]
 pub(super) struct LogEventText {
     notes: Vec<String>,
-    numbers: Vec<(String, f64)>,
+    /// JSON has no NaN.
+    numbers: Vec<(String, Option<f64>)>,
 }
 
 impl LogEventText {
@@ -59,7 +60,7 @@ impl LogEventText {
         for said in round.take_log() {
             match said {
                 LogEvent::Note(note) => text.notes.push(note),
-                LogEvent::Number(name, value) => text.numbers.push((name, value)),
+                LogEvent::Number(name, value) => text.numbers.push((name, Some(value))),
             }
         }
         (!text.notes.is_empty() || !text.numbers.is_empty()).then_some(text)
@@ -70,7 +71,7 @@ impl LogEventText {
             round.note(super::marshal::plain(&note));
         }
         for (name, value) in self.numbers {
-            round.record(super::marshal::plain(&name), value);
+            round.record(super::marshal::plain(&name), value.unwrap_or(f64::NAN));
         }
     }
 }

@@ -273,6 +273,24 @@ def test_weights_of_a_mean_are_one_for_each_message(fedavg):
         fl.run(fedavg, with_part("aggregator", "keyed-weights"), quiet=True)
 
 
+@pytest.mark.parametrize("weight", [-1.0, np.nan, np.inf])
+def test_weights_of_a_mean_are_numbers_of_at_least_0(fedavg, weight):
+    aggregator("odd-weights", lambda inbox: inbox.mean([weight, 2, 1, 1, 1]))
+    with pytest.raises(fl.RunError, match=f"weights must be finite numbers, at least 0, got {weight}"):
+        fl.run(fedavg, with_part("aggregator", "odd-weights"), quiet=True)
+
+
+def test_a_part_records_under_a_name_and_what_is_no_number_is_nan(fedavg):
+    def records(self, round, inbox):
+        round.record(self.what, np.nan)
+        return inbox.mean()
+
+    fl.aggregator("records")(type("Records", (), {"__doc__": "Records.", "__annotations__": {"what": str}, "what": "mine", "aggregate": records}))
+    with pytest.raises(fl.RunError, match="a measure's name has small letters"):
+        fl.run(fedavg, with_part("aggregator", "records", what="A b"), quiet=True)
+    assert np.isnan(fl.run(fedavg, with_part("aggregator", "records"), quiet=True).metrics["aggregator.mine"])
+
+
 def test_an_exception_tells_the_part_and_the_lines_it_came_through(fedavg):
     def helper(inbox):
         return {"w": 1 / 0}
@@ -308,6 +326,11 @@ def test_a_class_that_cannot_be_a_part_is_refused_at_once():
         fl.aggregator("low")(type("Low", (), {"__annotations__": {"x": __import__("typing").Annotated[int, fl.between(ge=0)]}, "x": -1, "aggregate": print}))
     with pytest.raises(ValueError, match="params, bytes|looks like"):
         fl.aggregator("unknown", takes="bytes")(type("Unknown", (), {"aggregate": print}))
+    with pytest.raises(TypeError, match=r"@fl.aggregator takes the part's name, such as @fl.aggregator\('mine'\), got <class"):
+        fl.aggregator(type("Nameless", (), {"aggregate": print}))
+    for lists in ("needs", "claims"):
+        with pytest.raises(TypeError, match=rf"Text: `{lists}` must be a list, such as \['samples'\]"):
+            fl.aggregator("text")(type("Text", (), {lists: "samples", "aggregate": print}))
 
 
 def test_a_class_declared_again_takes_the_place_of_the_first(fedavg):

@@ -87,6 +87,8 @@ def test_parts_take_settings_by_keyword():
         part(beta=1.5)
     with pytest.raises(TypeError, match=r"KeptMean has no setting `gamma`; known: beta, rounds_of"):
         part(gamma=1)
+    with pytest.raises(TypeError, match=r"KeptMean takes settings by name, such as KeptMean\(beta=0.25\)"):
+        part(0.25)
     messages = [{"messages": [{"from": 0, "tensors": {"w": [w]}}]} for w in (1.0, 3.0)]
     for beta, last in ((0.5, 2), (0.25, 2.5)):
         answer = fl.testing.answer(part(beta=beta), rounds=messages)

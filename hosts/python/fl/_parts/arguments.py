@@ -12,7 +12,7 @@ from typing import Any, overload
 
 import numpy as np
 
-from . import generators
+from . import generators, names
 from .arrays import array_of, target_array
 
 
@@ -183,6 +183,8 @@ class Inbox(Sequence[Mail]):
         if isinstance(weights, (Mapping, Set)):
             raise TypeError(f"weights must be one for each message in order, got a {type(weights).__name__}; of a mapping by sender give `[weights[mail.sender] for mail in inbox]`")
         weights = [message[1] for message in self._messages] if weights is None else [float(w) for w in weights]
+        if bad := [w for w in weights if not 0 <= w < np.inf]:
+            raise ValueError(f"weights must be finite numbers, at least 0, got {bad[0]}")
         return {name: np.asarray(owner) for name, owner in self._host.mean(weights).items()}
 
 
@@ -245,8 +247,9 @@ class Round:
         self._notes.append(str(text))
 
     def record(self, name: str, value: float):
-        """A number for the report."""
-        self._numbers.append([name, float(value)])
+        """A number for the report, where it is shown as `SLOT.name`."""
+        value = float(value)
+        self._numbers.append([names.check(name, dots=True), value if np.isfinite(value) else None])  # JSON has no NaN
 
     def said(self) -> str | None:
         """For the program."""

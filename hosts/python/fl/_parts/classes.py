@@ -158,12 +158,18 @@ T = typing.TypeVar("T")
 
 
 def _declared(role: str, name: str, signature: str) -> typing.Any:
+    if not isinstance(name, str):
+        raise TypeError(f"@fl.{role} takes the part's name, such as @fl.{role}('mine'), got {name!r}")
+
     def declare(cls):
         if not isinstance(cls, type):
             raise TypeError(f"@fl.{role} stands before a class, not before {cls!r}")
         missing = [method for method in _MUST[role] if not callable(getattr(cls, method, None))]
         if missing:
             raise TypeError(f"{cls.__name__}: {role} parts have {', '.join(f'{m}()' for m in _MUST[role])}; missing: {', '.join(missing)}")
+        for lists in ("needs", "claims"):
+            if isinstance(getattr(cls, lists, None), str):
+                raise TypeError(f"{cls.__name__}: `{lists}` must be a list, such as [{getattr(cls, lists)!r}]")
         settings = _settings(cls)
         doc = " ".join((cls.__doc__ or f"{cls.__name__}, a part in Python.").split())
         about = {"role": role, "name": name, "signature": signature, "doc": doc, "settings": list(settings.values())}
@@ -208,6 +214,8 @@ def _take_settings(cls: type, settings: dict[str, dict]):
                 object.__setattr__(self, name, value)
         if missing := [name for name in required if not hasattr(self, name)]:
             raise TypeError(f"{cls.__name__}: settings are missing: {', '.join(missing)}")
+        if args and own is object.__init__:
+            raise TypeError(f"{cls.__name__} takes settings by name" + (f", such as {cls.__name__}({[*settings][0]}={args[0]!r})" if settings else ", and has none"))
         if given and own is object.__init__:
             known = ", ".join(settings) or "there are none"
             raise TypeError(f"{cls.__name__} has no setting `{[*given][0]}`; known: {known}")
