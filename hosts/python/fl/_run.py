@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import re
 import shutil
 import tempfile
 import weakref
@@ -181,6 +182,7 @@ def begin(
         raise SpecError("locked: a run that goes on always has the plugins that it was begun with; leave it out")
     name, text, mapping = ("", "", False) if spec is None else source(spec)
     threads, stop_after = _at_least_one("threads", threads), _at_least_one("stop_after", stop_after)
+    processes, memory = _at_least_one("processes", processes), _at_least_one("memory", memory)
     path = lambda p: None if p is None else os.fspath(p)  # noqa: E731
     temporary = _Temporary() if keep == "nothing" else None
     if temporary is not None:
@@ -205,7 +207,7 @@ def begin(
             threads=threads,
             stop_after=stop_after,
             wire=wire,
-            processes=_at_least_one("processes", processes),
+            processes=processes,
             courier=courier,
             deadline=_seconds(processes, deadline),
             memory=memory,
@@ -219,12 +221,14 @@ def begin(
         try:
             results = watch.wait()
         except BaseException as error:
-            if error is watch.own and isinstance(error, SpecError) and data is not None and resume is None:
-                written.discard()
             if temporary is not None:
                 temporary.cleanup()
                 if error is watch.own and isinstance(error, RunError):
                     error.folder = None
+            if error is watch.own and isinstance(error, SpecError) and data is not None and resume is None:
+                told = _data.named(error, written)
+                written.discard()
+                raise told from None
             raise
     if temporary is not None:
         return dataclasses.replace(results, _temporary=temporary)
@@ -306,6 +310,8 @@ class _Watch:
                 raise self.own
             case (_, _, text, _):
                 self.display.end()
+                if re.search("from this session[^:]* has sha256", text):
+                    text += "; of a notebook, run the cells that declare it, and what it uses, as they were"
                 if self.folder and os.path.exists(os.path.join(self.folder, "state")):
                     text += f"\nwhat was done until the last checkpoint is kept; go on with: fl.run(resume={self.folder!r})"
                 self.own = RunError(text, self.folder if self.folder and os.path.exists(self.folder) else None)

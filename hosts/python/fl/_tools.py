@@ -37,10 +37,10 @@ def check(spec, set=None, *, data=None) -> dict:
     are any, and warns of what `fl check` notes, of the data too. `data` is rows in memory, as
     `fl.run` takes them; they are written into `runs/data`."""
     name, text, mapping = source(spec)
-    given = [] if data is None else _data.write(data, Path("runs/data")).overrides
-    resolved, wrong = _fl.check(name, text, given + overrides(set), True)
+    written = _data.Written() if data is None else _data.write(data, Path("runs/data"))
+    resolved, wrong = _fl.check(name, text, written.overrides + overrides(set), True)
     if wrong is not None:
-        raise spec_error(wrong[1], wrong[2], mapping)
+        raise _data.named(spec_error(wrong[1], wrong[2], mapping), written)
     for note in resolved[2]:
         warnings.warn(note, stacklevel=2)
     return json.loads(resolved[0])

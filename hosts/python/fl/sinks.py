@@ -328,6 +328,8 @@ class Live:
     """Hands the events of a run to sinks."""
 
     def __init__(self, sinks: Iterable[Sink]):
+        if isinstance(sinks, Sink):
+            raise SpecError(f"sinks: give a list, such as [fl.sinks.{type(sinks).__name__}()]")
         self.sinks = [*sinks]
         for sink in self.sinks:
             if not isinstance(sink, Sink):

@@ -317,6 +317,7 @@ WRONG = [
     ({"train": {"al": [*zip(np.ma.masked_less(X, 100), Y)]}, "holdout": 0.2}, "client `al`, row 0: it has masked numbers"),
     ({"train": ({"a": np.ma.masked_greater(X, 1)}, Y), "holdout": 0.2}, "train, input `a`: it has masked numbers"),
     ({"train": (X, np.ma.masked_equal(Y, 1)), "holdout": 0.2}, "train, labels: it has masked numbers"),
+    ({"train": [{"a": X, "b": Y}], "holdout": 0.2}, "client `0`: a mapping is no rows; give (inputs, labels), or a frame"),
     ({"train": (X, Y, Y)}, "got 3 things; a list gives each client its own rows"),
 ]
 
@@ -333,6 +334,31 @@ def test_a_spec_that_is_refused_leaves_no_rows():
     with pytest.raises(fl.SpecError, match="no aggregator is called `meen`"):
         run({"train": clients(), "test": rows(50, 9)}, {**SPEC, "parts": {**SPEC["parts"], "aggregator": {"use": "meen"}}})
     assert not Path("runs").exists()
+
+
+def test_mistakes_that_the_program_finds_name_the_client_and_the_row():
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"a": [1.0, 2.0, np.nan], "b": ["two\nlines", "x", "y"], "label": [0, 1, 0]})
+    data = {"train": {"ann": frame}, "label": "label", "holdout": 0.3}
+    for call in (run, lambda data: fl.check(SPEC, data=data)):
+        with pytest.raises(fl.SpecError, match="client `ann`, row 2: column `a`: is missing") as told:
+            call(data)
+        assert ".csv" not in str(told.value) and told.value.mistakes[0].text.startswith("client `ann`, row 2: ")
+    with pytest.raises(fl.SpecError, match="client `ann`, labels: label 0: `0` is none of the classes"):
+        run({"train": {"ann": (X, Y * 0)}, "test": (X, Y * 0), "classes": ["x", "y"]})
+
+
+def test_frames_may_have_whole_numbers_for_names_and_others_are_told():
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({0: [1.0, 2.0, 3.0] * 9, 1: [0, 1, 0] * 9})
+    named = frame.rename(columns=str)
+    one, two = (run({"train": {"ann": of}, "test": of, "label": label}) for of, label in [(frame, 1), (named, "1")])
+    assert one.digest == two.digest
+    with pytest.raises(fl.SpecError, match=r"train: groups are no rows; give each client its own by `dict\(list\(groups\)\)`"):
+        run({"train": frame.groupby(1), "test": frame, "label": 1})
+    polars = pytest.importorskip("polars")
+    with pytest.raises(fl.SpecError, match=r"client `ann`: a lazy frame has no rows yet; give `frame.collect\(\)`"):
+        run({"train": {"ann": polars.DataFrame({"a": [1.0], "label": [0]}).lazy()}, "test": frame, "label": "label"})
 
 
 def test_mistakes_in_frames_name_the_column():

@@ -85,10 +85,11 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path):
         fl.check("bytes.yaml")
 
 
-@pytest.mark.parametrize("threads", [0, -1, 1.5, "2", True])
-def test_options_are_checked(fedavg, threads):
-    with pytest.raises(fl.SpecError, match="threads: must be a whole number, at least 1"):
-        fl.run(fedavg, threads=threads)
+@pytest.mark.parametrize("value", [0, -1, 1.5, "1GiB", True])
+@pytest.mark.parametrize("option", ["threads", "memory"])
+def test_options_are_checked(fedavg, option, value):
+    with pytest.raises(fl.SpecError, match=f"{option}: must be a whole number, at least 1"):
+        fl.run(fedavg, **{option: value})
 
 
 def test_settings_out_of_range_are_found_before_a_run(fedavg):

@@ -290,6 +290,8 @@ def test_mistakes_are_told_before_the_run(fedavg, monkeypatch):
         fl.run({**fedavg, "sinks": ["jsonlines"]}, quiet=True)
     with pytest.raises(fl.SpecError, match="each is an object of a class of fl.sinks, got 'json-lines'"):
         fl.run(fedavg, sinks=["json-lines"], quiet=True)
+    with pytest.raises(fl.SpecError, match=r"sinks: give a list, such as \[fl.sinks.JsonLines\(\)\]"):
+        fl.run(fedavg, sinks=fl.sinks.JsonLines(), quiet=True)
     find = fl.sinks.importlib.util.find_spec
     monkeypatch.setattr(fl.sinks.importlib.util, "find_spec", lambda name: None if name == "wandb" else find(name))
     with pytest.raises(fl.SpecError, match="there is no module `wandb`: pip install wandb"):

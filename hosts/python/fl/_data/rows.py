@@ -17,7 +17,7 @@ import os
 import re
 import tempfile
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
@@ -118,6 +118,12 @@ def _refuse_splits(source, where: str):
 
 def _rows(source, where: str, options: _Options) -> _Arrays | _Table:
     _refuse_splits(source, where)
+    if isinstance(source, Mapping):
+        raise _wrong(where, "a mapping is no rows; give (inputs, labels), or a frame, such as `pandas.DataFrame(rows)`")
+    if type(source).__name__ == "LazyFrame":
+        raise _wrong(where, "a lazy frame has no rows yet; give `frame.collect()`")
+    if hasattr(source, "ngroups"):
+        raise _wrong(where, "groups are no rows; give each client its own by `dict(list(groups))`")
     if hasattr(source, "tocsr"):
         raise _wrong(where, "sparse matrices are not read; give `matrix.toarray()`, or a file of libsvm")
     if isinstance(source, tuple):
@@ -519,11 +525,36 @@ def _text(value, name: str, row: int, where: str) -> str:
     raise _wrong(f"{where}, row {row}", f"column `{name}` holds a value of type {type(value).__name__}; it must be a number, a text, true, false or None")
 
 
+def named(error: SpecError, written: Written) -> SpecError:
+    """The same error with clients and rows in place of files and lines, which nobody gave."""
+
+    def said(text: str) -> str:
+        for what, path in written.files.items():
+            def place(found: re.Match[str], what=what, path=path) -> str:
+                return _said(what) + (f", row {_row(path, int(found[1]))}" if found[1] else "")
+
+            text = re.sub(rf"{re.escape(str(path.absolute()))}(?::(\d+))?", place, text)
+        return text
+
+    return SpecError(said(str(error)), tuple(replace(one, text=said(one.text)) for one in error.mistakes))
+
+
+def _row(path: Path, line: int) -> int:
+    """The row of a table that has this line; a row with a text of several lines has several."""
+    with path.open(encoding="utf-8", errors="surrogatepass", newline="") as file:
+        lines = csv.reader(file)
+        try:
+            return sum(lines.line_num < line for _ in lines) - 1
+        except csv.Error:  # a text of more than it reads
+            return line - 2
+
+
 def write(data, folder: Path) -> Written:
     """Writes rows into files of the folder, which stay."""
     given = _sections(data)
     label = given.get("label")
     column, kind = (label.get("column"), label.get("kind", "class")) if isinstance(label, Mapping) else (label, "class")
+    column = None if column is None else str(column)  # a frame's columns may be whole numbers
     options = _Options(column, given.get("inputs"), *(None if given.get(key) is None else [str(one) for one in given[key]] for key in ("classes", "findings")), kind)
     files = _Files(Path(folder))
     try:
