@@ -1,5 +1,6 @@
 """What a part keeps on itself is the same in every way of running, or an error that names it."""
 
+import copy
 import subprocess
 import sys
 import threading
@@ -192,8 +193,23 @@ def test_a_run_goes_on_only_with_the_same_part_of_a_notebook():
     for edited in [{"factor": 0.25}, {"more": "+ 1"}, {"comment": "inbox[0]"}]:
         out, _ = notebook("resume", **edited)
         assert "was begun with other" in out and "aggregator `of-a-notebook` from this session" in out, out
+        assert "of a notebook, run the cells that declare it, and what it uses, as they were" in out, out
     out, _ = notebook("resume", comment="pass  # only a comment")
     assert len(out) == 64, out
+
+
+def test_exact_a_copy_of_a_part_leaves_its_hash():
+    class Copied:
+        __module__ = "__main__"
+        factor = 2
+
+    from fl._parts.source import hash_of
+
+    before = hash_of(Copied)
+    copy.copy(Copied())  # which writes `__slotnames__` into the class
+    assert hash_of(Copied) == before and "__slotnames__" in vars(Copied)
+    Copied.factor = 3
+    assert hash_of(Copied) != before
 
 
 def test_processes_want_a_part_in_a_module_and_say_so_once():

@@ -12,6 +12,8 @@ from . import state as _state
 
 _CODE = ("co_argcount", "co_posonlyargcount", "co_kwonlyargcount", "co_flags", "co_names", "co_varnames", "co_freevars", "co_cellvars")
 _NOT = {"__dict__", "__weakref__", "__module__", "__doc__", "__firstlineno__", "__static_attributes__", "__qualname__", "_fl"}
+#: Of names that Python or its library may write (`__slotnames__`) what is no code does not count.
+_CODE_OF = (type, types.FunctionType, staticmethod, classmethod, property)
 
 
 def hash_of(of: type | types.FunctionType) -> str:
@@ -111,7 +113,7 @@ class _Walk:
         for name, value in sorted(vars(cls).items()):
             if name == "__annotations__":
                 self.say(name, *sorted(f"{key}: {hint!r}" for key, hint in value.items()))
-            elif name not in _NOT and not name.startswith(("_abc_", "__annotat")):
+            elif name not in _NOT and not name.startswith(("_abc_", "__annotat")) and (isinstance(value, _CODE_OF) or not name.startswith("__")):
                 self.say(name)
                 self.add(value)
 
