@@ -176,9 +176,7 @@ fn one(column: &RawColumn, raw: &RawTable) -> Result<Column, String> {
     let of = own.map_or(Ok(Rounds::Last), rounds)?;
     let names = measure.or(raw.measure.as_ref());
     let names = names.map_or(usual_names(), |Names(names)| names.clone());
-    if let Some(name) = names
-        .iter()
-        .find(|name| NEGATIVE_TRANSFER.contains(&&***name))
+    if let Some(name) = transfer_in(&names)
         && of != Rounds::Last
     {
         return Err(format!(
@@ -223,4 +221,10 @@ fn rounds(own: &OwnColumn) -> Result<Rounds, String> {
 /// What is measured if nothing says it.
 pub(crate) fn usual_names() -> Vec<String> {
     vec!["accuracy".into(), "clients.accuracy".into()]
+}
+
+/// Returns the one of these names that compares a whole run with a run of `solo`.
+pub(crate) fn transfer_in(names: &[String]) -> Option<&String> {
+    let mut names = names.iter();
+    names.find(|name| NEGATIVE_TRANSFER.contains(&name.as_str()))
 }

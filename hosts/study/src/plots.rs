@@ -1,10 +1,10 @@
 //! Plots of a table: measurements by round, or by a value of the grid.
 
-use crate::columns::{Rounds, usual_names};
+use crate::columns::{Rounds, transfer_in, usual_names};
 use crate::file::{Names, RawPlot, RawTable};
-use crate::model::{By, Item, Plot, Position, RunSpec, Table};
-use crate::results::{RunResults, values};
+use crate::model::{By, Item, Plot, Position, RunSpec};
 use crate::stats::Sample;
+use crate::tables::TableBuilder;
 use fl_report::{Picture, Spot, axis, positions};
 use std::collections::BTreeSet;
 
@@ -46,24 +46,24 @@ fn one(plot: &RawPlot, raw: &RawTable, rows: &[Item]) -> Result<Plot, String> {
         }
     };
     let names = plot.measure.as_ref().or(raw.measure.as_ref());
+    let names = names.map_or(usual_names(), |Names(names)| names.clone());
+    if let (By::Round, Some(name)) = (&by, transfer_in(&names)) {
+        return Err(format!(
+            "`{name}` compares whole runs, so it has no value by round; name a path of the grid \
+             under `by`, or a measure of rounds"
+        ));
+    }
     Ok(Plot {
         by,
-        names: names.map_or(usual_names(), |Names(names)| names.clone()),
+        names,
         scale: plot.scale.or(raw.scale).unwrap_or(1.0),
     })
 }
 
 /// Returns the plots of a table, from the results of its runs.
-pub fn pictures(table: &Table, answers: &RunResults) -> Vec<Picture> {
-    let plots = table.plots.iter();
-    plots
-        .map(|plot| PlotLines {
-            table,
-            answers,
-            plot,
-        })
-        .map(|drawn| drawn.picture())
-        .collect()
+pub(crate) fn pictures(of: &TableBuilder<'_>) -> Vec<Picture> {
+    let plots = of.table.plots.iter();
+    plots.map(|plot| PlotLines { of, plot }.picture()).collect()
 }
 
 /// Returns the last word of a path: `alpha` of `data.split.dirichlet.alpha`.
@@ -77,8 +77,7 @@ fn words(place: &Position) -> String {
 }
 
 struct PlotLines<'a> {
-    table: &'a Table,
-    answers: &'a RunResults,
+    of: &'a TableBuilder<'a>,
     plot: &'a Plot,
 }
 
@@ -101,18 +100,15 @@ impl PlotLines<'_> {
 
     /// Returns the names that runs have measured; before the first run, all that may be.
     fn measured(&self) -> String {
-        let runs = self.table.runs.iter().flatten().flatten();
         let mut found: Vec<&str> = Vec::new();
-        for run in runs.filter_map(|(_, run)| self.answers.get(run)?.as_ref().ok()) {
-            let name = self
-                .plot
-                .names
-                .iter()
-                .find(|name| run.get(name, Rounds::Last).is_some());
-            found.extend(
-                name.map(String::as_str)
-                    .filter(|name| !found.contains(name)),
-            );
+        for (row, runs) in self.of.table.runs.iter().enumerate() {
+            for across in 0..runs.len() {
+                for name in self.of.named(row, across, &self.plot.names) {
+                    if !found.contains(&name) {
+                        found.push(name);
+                    }
+                }
+            }
         }
         if found.is_empty() {
             self.plot.names.join(" or ")
@@ -123,7 +119,7 @@ impl PlotLines<'_> {
 
     /// Returns the row, with the column if there are several.
     fn label(&self, row: String, across: usize) -> String {
-        let column = &self.table.across[across].name;
+        let column = &self.of.table.across[across].name;
         match (row.is_empty(), column.is_empty()) {
             (true, true) => self.measured(),
             (false, true) => row,
@@ -133,8 +129,8 @@ impl PlotLines<'_> {
     }
 
     fn spot(&self, row: usize, across: usize, x: f64, of: Rounds) -> Option<Spot> {
-        let runs = &self.table.runs[row][across];
-        let all = values(self.answers, runs, &self.plot.names, of).into_iter();
+        let all = self.of.values(row, across, &self.plot.names, of);
+        let all = all.into_iter();
         let sample = Sample::new(all.map(|(_, v)| v * self.plot.scale).collect())?;
         Some(Spot {
             x,
@@ -146,11 +142,12 @@ impl PlotLines<'_> {
 
     /// Returns the name of the axis, and the lines.
     fn by_round(&self) -> (&'static str, Vec<(String, Vec<Spot>)>) {
-        let of_runs = |runs: &mut dyn Iterator<Item = &(u64, RunSpec)>| -> Vec<Vec<u64>> {
-            let done = runs.filter_map(|(_, run)| self.answers.get(run)?.as_ref().ok());
+        let of_runs = |runs: &[(u64, RunSpec)]| -> Vec<Vec<u64>> {
+            let done = self.of.done(runs.iter());
             done.map(|run| run.rounds(&self.plot.names)).collect()
         };
-        let all = of_runs(&mut self.table.runs.iter().flatten().flatten());
+        let cells = self.of.table.runs.iter().flatten();
+        let all: Vec<_> = cells.flat_map(|runs| of_runs(runs)).collect();
         let rounds: BTreeSet<u64> = all.iter().flatten().copied().collect();
         let mut rounds = Vec::from_iter(rounds);
         // what is measured once, and after rounds, is measured at the end
@@ -159,9 +156,9 @@ impl PlotLines<'_> {
             rounds.rotate_left(1);
         }
         let mut lines = Vec::new();
-        for (row, item) in self.table.rows.iter().enumerate() {
-            for across in 0..self.table.across.len() {
-                let own = of_runs(&mut self.table.runs[row][across].iter());
+        for (row, item) in self.of.table.rows.iter().enumerate() {
+            for across in 0..self.of.table.across.len() {
+                let own = of_runs(&self.of.table.runs[row][across]);
                 let own: BTreeSet<u64> = own.into_iter().flatten().collect();
                 let places = rounds.iter().copied().zip(positions(&rounds));
                 let places = places.filter(|(round, _)| own.contains(round));
@@ -175,7 +172,7 @@ impl PlotLines<'_> {
 
     fn by_value(&self, path: &str) -> Vec<(String, Vec<Spot>)> {
         let mut lines: Vec<(String, Vec<Spot>)> = Vec::new();
-        for (row, item) in self.table.rows.iter().enumerate() {
+        for (row, item) in self.of.table.rows.iter().enumerate() {
             let (mut x, mut others) = (None, Vec::new());
             for place in &item.grid {
                 if place.path == path {
@@ -185,7 +182,7 @@ impl PlotLines<'_> {
                 }
             }
             let Some(x) = x else { continue };
-            for across in 0..self.table.across.len() {
+            for across in 0..self.of.table.across.len() {
                 let label = self.label(others.join(", "), across);
                 let spot = self.spot(row, across, x, Rounds::Last);
                 match lines.iter_mut().find(|(of, _)| *of == label) {

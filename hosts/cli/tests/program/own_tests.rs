@@ -519,7 +519,7 @@ fn exact_a_run_beside_solo_tells_who_is_worse_than_alone() {
     );
     assert!(said.contains(&part), "{said}");
     out(dir, &["report", "alone", "ours", "--out", "page.html"]);
-    let page = std::fs::read_to_string(dir.join("page.html")).unwrap();
+    let page = std::fs::read_to_string(dir.join("runs/studies/s.html")).unwrap();
     assert!(page.contains("worse than alone, own.accuracy"));
     // clients of another split are others
     spec(
@@ -611,6 +611,21 @@ fn exact_a_study_says_what_compare_says_of_those_who_are_worse_than_alone() {
     let (_, error) = fails(dir, &["study", "s.yaml", "--dry-run"]);
     let why = "`negative-transfer.burden` compares the last scores of clients; leave `best`";
     assert!(error.contains(why), "{error}");
+    // a picture has it by a value of a grid, and none by round
+    let plot = |by: &str, grid: &str| {
+        let plots = format!("- name: t\n  plots: [{{ by: {by}, measure: negative-transfer.burden }}]\n{grid}");
+        study("negative-transfer.burden", set);
+        let text = std::fs::read_to_string(dir.join("s.yaml")).unwrap();
+        std::fs::write(dir.join("s.yaml"), text.replace("- name: t\n", &plots)).unwrap();
+    };
+    plot("round", "");
+    let (_, error) = fails(dir, &["study", "s.yaml", "--dry-run"]);
+    let why = "`negative-transfer.burden` compares whole runs, so it has no value by round";
+    assert!(error.contains(why), "{error}");
+    plot("data.test.own", "  grid: { data.test.own: [0.25, 0.5] }\n");
+    out(dir, &["study", "s.yaml"]);
+    let page = std::fs::read_to_string(dir.join("runs/studies/s.html")).unwrap();
+    assert!(page.contains("<figure><h3>negative-transfer.burden by own"), "{page}");
     // a slip is named
     study("negative-transfer.burdens", set);
     let (_, error) = fails(dir, &["study", "s.yaml", "--dry-run"]);
@@ -643,7 +658,7 @@ fn runs_on_other_data_files_tell_nobody_worse_than_alone() {
     let unknown = "worse than alone unknown: the data file ";
     assert!(other.contains(unknown) && other.contains(due), "{other}");
     out(dir, &["report", "alone", "other", "--out", "page.html"]);
-    let page = std::fs::read_to_string(dir.join("page.html")).unwrap();
+    let page = std::fs::read_to_string(dir.join("runs/studies/s.html")).unwrap();
     assert!(page.contains(due));
 }
 
