@@ -8,7 +8,7 @@ use std::io::{Read, Seek, SeekFrom, Write};
 use std::ops::Range;
 
 choices! {
-    /// The weights of a class that no client has.
+    /// The weights of a class that no client has, of those that answer for a sample.
     pub enum ZeroClass {
         /// Equal weights for all clients.
         Uniform = "uniform",
@@ -122,6 +122,7 @@ type Weigh = Box<dyn Fn(&[Option<Vec<u32>>], usize) -> Result<Vec<Vec<f64>>> + S
 /// combined block by block of samples.
 struct EnsembleFold {
     weigh: Weigh,
+    zero: ZeroClass,
     counts: Vec<Option<Vec<u32>>>,
     /// The samples of the first answer; those of others only if they differ.
     rows: Vec<Option<Vec<u32>>>,
@@ -130,9 +131,10 @@ struct EnsembleFold {
 }
 
 impl EnsembleFold {
-    fn new(weigh: Weigh) -> Box<Self> {
+    fn new(zero: ZeroClass, weigh: Weigh) -> Box<Self> {
         Box::new(Self {
             weigh,
+            zero,
             counts: Vec::new(),
             rows: Vec::new(),
             columns: 0,
@@ -142,6 +144,32 @@ impl EnsembleFold {
 
     fn first(&self) -> &[u32] {
         self.rows.first().and_then(Option::as_deref).unwrap_or(&[])
+    }
+}
+
+/// The scores of a class for a sample, of the clients that answer for it.
+#[derive(Clone, Default)]
+struct Cell {
+    weighted: f64,
+    weights: f64,
+    plain: f64,
+    clients: f64,
+}
+
+impl Cell {
+    fn add(&mut self, score: f64, weight: f64) {
+        self.weighted += weight * score;
+        self.weights += weight;
+        self.plain += score;
+        self.clients += 1.0;
+    }
+
+    fn score(&self, zero: &ZeroClass) -> f32 {
+        match zero {
+            _ if self.weights > 0.0 => (self.weighted / self.weights) as f32,
+            ZeroClass::Uniform => (self.plain / self.clients) as f32,
+            ZeroClass::Zero => 0.0,
+        }
     }
 }
 
@@ -184,7 +212,7 @@ impl Fold<Logits, Logits> for EnsembleFold {
         }
         // a client with fewer samples counts for those only, and the weights of a sample are scaled
         // up to replace those of absent clients
-        let mut sums: BTreeMap<u32, (Vec<f64>, Vec<f64>)> = BTreeMap::new();
+        let mut sums: BTreeMap<u32, Vec<Cell>> = BTreeMap::new();
         let mut begin = 0;
         for (rows, w) in self.rows.iter().zip(&weights) {
             let rows = rows.as_deref().unwrap_or(&first);
@@ -192,19 +220,15 @@ impl Fold<Logits, Logits> for EnsembleFold {
             let scores = self.scores.read(begin..end)?;
             begin = end;
             for (id, row) in rows.iter().zip(scores.chunks(columns.max(1))) {
-                let (sum, mass) = sums
+                let cells = sums
                     .entry(*id)
-                    .or_insert_with(|| (vec![0.0; columns], vec![0.0; columns]));
-                for (((s, m), z), w) in sum.iter_mut().zip(mass).zip(row).zip(w) {
-                    *s += w * f64::from(*z);
-                    *m += w;
+                    .or_insert_with(|| vec![Cell::default(); columns]);
+                for ((cell, z), w) in cells.iter_mut().zip(row).zip(w) {
+                    cell.add(f64::from(*z), *w);
                 }
             }
         }
-        let values = sums.values().flat_map(|(sum, mass)| {
-            let share = |(s, m): (&f64, &f64)| if *m > 0.0 { (s / m) as f32 } else { 0.0 };
-            sum.iter().zip(mass).map(share)
-        });
+        let values = sums.values().flatten().map(|cell| cell.score(&self.zero));
         let values = Array2::from_shape_vec((sums.len(), columns), values.collect())?;
         Ok(Logits::new(sums.into_keys().collect(), values))
     }
@@ -221,7 +245,8 @@ settings! {
     /// Scores of a class weighted by each client's number of examples of it (FedKD, Eq. 1 and 2;
     /// Gong et al. 2022).
     pub struct ClassWeighted {
-        /// The weights of a class that no client has, for which the published code divides 0 by 0.
+        /// The weights of a class that no client has, of those that answer for a sample. The
+        /// published code divides 0 by 0 there.
         zero_class: ZeroClass = ZeroClass::Uniform;
     }
 }
@@ -235,11 +260,12 @@ impl Aggregator for ClassWeighted {
     }
     fn fold(&self, _: &Round) -> Option<Box<dyn Fold<Logits, Logits>>> {
         let zero = self.zero_class.clone();
-        Some(EnsembleFold::new(Box::new(move |counts, scores| {
+        let weigh = move |counts: &[Option<Vec<u32>>], scores| {
             let counts: Option<Vec<Vec<u32>>> = counts.iter().cloned().collect();
             let counts = counts.context("class counts must come with every answer")?;
             spread(class_weights(&counts, &zero), scores)
-        })))
+        };
+        Some(EnsembleFold::new(self.zero_class.clone(), Box::new(weigh)))
     }
     fn needs(&self) -> RequiredInputs {
         RequiredInputs {
@@ -271,9 +297,10 @@ impl Aggregator for MeanLogits {
         folded(self.fold(round), inbox)
     }
     fn fold(&self, _: &Round) -> Option<Box<dyn Fold<Logits, Logits>>> {
-        Some(EnsembleFold::new(Box::new(|counts, scores| {
+        let weigh = |counts: &[Option<Vec<u32>>], scores| {
             Ok(vec![vec![1.0 / counts.len() as f64; scores]; counts.len()])
-        })))
+        };
+        Some(EnsembleFold::new(ZeroClass::Uniform, Box::new(weigh)))
     }
     fn claims(&self) -> Properties {
         Properties::UNWEIGHTED
@@ -368,5 +395,22 @@ mod tests {
             answer(&inbox),
             Logits::new(vec![1, 2, 3], array![[4.0], [3.0], [1.0]])
         );
+    }
+
+    /// Else a class that all who answer for a sample reject would be its most probable one.
+    #[test]
+    fn exact_a_class_that_only_silent_clients_have_has_their_place_taken() {
+        let all = inbox([
+            (vec![1, 2], array![[-9.0, -7.0], [-9.0, -7.0]], vec![5, 0]),
+            (vec![2], array![[-3.0, -2.0]], vec![0, 5]),
+        ]);
+        let due = |first: f32| {
+            let values = array![[-9.0, first], [-9.0, -2.0]];
+            Logits::new(vec![1, 2], values)
+        };
+        assert_eq!(answer(&all), due(-7.0));
+        let zero_class = ZeroClass::Zero;
+        let zero = ClassWeighted { zero_class }.aggregate(&Round::first(), &all);
+        assert_eq!(zero.unwrap(), due(0.0));
     }
 }
