@@ -8,8 +8,8 @@ const SMALL: f64 = 1e-6;
 
 settings! {
     /// The geometric median: the point with the least sum of distances to the clients' answers, by
-    /// smoothed Weiszfeld steps (RFA; Pillutla et al. 2022). Robust to fewer than half of the
-    /// clients being bad; needs all answers at once.
+    /// smoothed Weiszfeld steps (RFA; Pillutla et al. 2022). Where rounding holds one at an answer
+    /// that is not the median, a step of Vardi and Zhang (2000) leaves it. Robust to fewer than half of the clients being bad; needs all answers at once.
     pub struct GeometricMedian {
         /// Largest number of Weiszfeld steps, from the median of each number. A step below a
         /// millionth of the distance to the nearest answers is the last.
@@ -20,6 +20,25 @@ settings! {
         /// about their number.
         weigh: Weigh = Weigh::Uniform;
     }
+}
+
+/// The weights of a step away from the answers at `here`, by those of a plain step and by the length
+/// of a step to the mean of the other answers; `None` if the median is there (Vardi and Zhang 2000).
+fn leaving(
+    here: &[usize],
+    own: &[f64],
+    mut weights: Vec<f64>,
+    way: impl FnOnce(&[f64]) -> f64,
+) -> Option<Vec<f64>> {
+    here.iter().for_each(|at| weights[*at] = 0.0);
+    let others: f64 = weights.iter().sum();
+    let held: f64 = here.iter().map(|at| own[*at]).sum();
+    let length = if others > 0.0 { way(&weights) } else { 0.0 };
+    let pull = others * length;
+    weights.iter_mut().for_each(|w| *w *= 1.0 - held / pull);
+    here.iter()
+        .for_each(|at| weights[*at] = own[*at] * others / pull);
+    (pull > held).then_some(weights)
 }
 
 impl Aggregator for GeometricMedian {
@@ -34,15 +53,27 @@ impl Aggregator for GeometricMedian {
         let mut at = inbox.median(&*round.exec);
         let mut here = at.flat();
         for _ in 0..self.passes {
-            let near = |(sent, own): (&Vec<f32>, &f64)| {
-                own / squared_distance(sent, &here).sqrt().max(self.smoothing)
-            };
-            let weights: Vec<f64> = sent.iter().zip(&own).map(near).collect();
+            let apart = |sent: &Vec<f32>| squared_distance(sent, &here).sqrt();
+            let apart: Vec<f64> = sent.iter().map(apart).collect();
+            let weigh = |(apart, own): (&f64, &f64)| own / apart.max(self.smoothing);
+            let weights: Vec<f64> = apart.iter().zip(&own).map(weigh).collect();
             at = inbox.weighted_mean(&weights, &*round.exec);
             // the harmonic mean of the distances, which distant answers hardly affect
             let near = total / weights.iter().sum::<f64>();
             let before = std::mem::replace(&mut here, at.flat());
-            if squared_distance(&here, &before).sqrt() <= SMALL * near {
+            if here == before && apart.contains(&0.0) {
+                // an answer's own weight leaves a step of `smoothing`, which `f32` may not tell
+                let held: Vec<usize> = (0..apart.len()).filter(|at| apart[*at] == 0.0).collect();
+                let way = |weights: &[f64]| {
+                    let to = inbox.weighted_mean(weights, &*round.exec).flat();
+                    squared_distance(&to, &before).sqrt()
+                };
+                let Some(away) = leaving(&held, &own, weights, way) else {
+                    break;
+                };
+                at = inbox.weighted_mean(&away, &*round.exec);
+                here = at.flat();
+            } else if squared_distance(&here, &before).sqrt() <= SMALL * near {
                 break;
             }
         }

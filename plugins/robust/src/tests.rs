@@ -114,6 +114,40 @@ fn the_geometric_median_does_not_care_how_far_away_bad_ones_are() {
     }
 }
 
+/// The median of each number is the first answer, and `f32` has few digits left at 1000.
+#[test]
+fn the_geometric_median_leaves_an_answer_that_is_not_it() {
+    for offset in [0.0, 30.0, 100.0, 1000.0] {
+        let sent = [
+            [0.0, 0.0],
+            [1.0, -0.01],
+            [1.0, -0.01],
+            [-0.01, 1.0],
+            [-0.01, 1.0f32],
+        ];
+        let sent = sent.map(|of| of.map(|x| x + offset));
+        let inbox = fl_conformance::params(&sent.each_ref().map(|of| &of[..]));
+        let found = part::<GeometricMedian>("{}").aggregate(&Round::first(), &inbox);
+        for x in found.unwrap().flat() {
+            assert!((x - offset - 0.3646).abs() < 1e-3, "{offset}: {x}");
+        }
+    }
+    // three of five are there, so it is the median
+    let sent: [&[f32]; 5] = [&[100.0], &[100.0], &[100.0], &[101.0], &[107.0]];
+    let found =
+        part::<GeometricMedian>("{}").aggregate(&Round::first(), &fl_conformance::params(&sent));
+    assert_eq!(found.unwrap().flat(), [100.0]);
+}
+
+#[test]
+fn exact_equally_near_answers_are_chosen_by_their_numbers() {
+    for sent in [[[0.0], [1.0], [-1.0f32]], [[0.0], [-1.0], [1.0]]] {
+        let step = part::<NearestNeighbourMixing>("{byzantine-share: 0.34}");
+        let mixed = changed(Box::new(step), &sent.each_ref().map(|of| &of[..]));
+        assert_eq!(mixed[0].1, [-0.5]);
+    }
+}
+
 #[test]
 fn they_tell_how_many_answers_they_need() {
     type Part = dyn Aggregator<In = Params, Out = Params>;
