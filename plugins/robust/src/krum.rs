@@ -1,6 +1,6 @@
 //! Rules that select clients whose answers lie close together: Krum, Multi-Krum, Bulyan.
+use crate::by_numbers;
 use fl_core::prelude::*;
-use std::cmp::Ordering;
 
 settings! {
     /// The answer of the client with the nearest neighbours (Krum; Blanchard et al. 2017). With `n`
@@ -60,22 +60,11 @@ impl<'a> Points<'a> {
         let near = all.len().saturating_sub(f + 2).max(1);
         let score = |of: &usize| (self.score(*of, all, near), *of);
         let mut ranked: Vec<(f64, usize)> = all.iter().map(score).collect();
-        ranked.sort_by(|a, b| a.0.total_cmp(&b.0).then_with(|| self.by_numbers(a.1, b.1)));
+        ranked.sort_by(|a, b| {
+            a.0.total_cmp(&b.0)
+                .then_with(|| by_numbers(self.sent, a.1, b.1))
+        });
         ranked.into_iter().map(|(_, of)| of).collect()
-    }
-
-    fn by_numbers(&self, a: usize, b: usize) -> Ordering {
-        let numbers = |of: usize| {
-            self.sent
-                .iter()
-                .nth(of)
-                .into_iter()
-                .flat_map(|m| m.body.iter())
-        };
-        let both = numbers(a).zip(numbers(b));
-        both.map(|(a, b)| a.total_cmp(b))
-            .find(|order| order.is_ne())
-            .unwrap_or(Ordering::Equal)
     }
 
     fn everyone(&self) -> Vec<usize> {

@@ -1,4 +1,5 @@
 //! A step before an aggregator: means of nearest neighbours.
+use crate::by_numbers;
 use fl_core::message::ParamsList;
 use fl_core::prelude::*;
 
@@ -13,7 +14,7 @@ settings! {
 }
 
 /// Returns for each answer the mean of the answers nearest to it by `distances`, `n x n`: all but
-/// the share that may be bad.
+/// the share that may be bad. On a tie the smaller numbers come first.
 pub(crate) fn mixed(
     round: &Round,
     inbox: &Inbox<Params>,
@@ -23,7 +24,10 @@ pub(crate) fn mixed(
     let keep = inbox.len() - floor_share(byzantine_share, inbox.len());
     let means = inbox.iter().zip(distances).map(|(mail, from)| {
         let mut nearest: Vec<usize> = (0..inbox.len()).collect();
-        nearest.sort_by(|a, b| from[*a].total_cmp(&from[*b]));
+        nearest.sort_by(|a, b| {
+            let near = from[*a].total_cmp(&from[*b]);
+            near.then_with(|| by_numbers(inbox, *a, *b))
+        });
         let mut weights = vec![0.0; inbox.len()];
         nearest[..keep].iter().for_each(|at| weights[*at] = 1.0);
         (mail.weight, inbox.weighted_mean(&weights, &*round.exec))
