@@ -11,6 +11,8 @@ const ROUNDING: f64 = 1.0 / (1u64 << 24) as f64;
 settings! {
     /// Keeps the samples on which the ensemble agrees: those whose soft label is within an l1
     /// distance of the one-hot label of its most probable class (Selective-FD, Shao et al. 2024).
+    /// The distance is 2 (1 - largest probability), whatever the others of a label add up to, as
+    /// they may with the median of labels.
     pub struct Unambiguous {
         /// Largest distance, 2 (1 - largest probability) (tau_server): 2 keeps everything, 0 only
         /// unanimous labels.
@@ -18,7 +20,8 @@ settings! {
     }
 }
 
-/// `|h - onehot(argmax h)|_1` of probabilities `h`, which is `2 (1 - max h)`; in `0..=2`.
+/// `|h - onehot(argmax h)|_1` of probabilities `h` that add up to 1, which is `2 (1 - max h)`; in
+/// `0..=2`.
 pub fn ambiguity(h: impl IntoIterator<Item = f64>) -> f64 {
     2.0 * (1.0 - h.into_iter().fold(f64::NEG_INFINITY, f64::max))
 }
