@@ -15,6 +15,8 @@ pub struct FinishedRun {
     pub spec: Spec<DataSpec>,
     /// Its data.
     pub data: Assembled,
+    /// Whether its protocol learns from all clients' examples at once.
+    pub pooled: bool,
     /// The models that it kept.
     pub targets: Vec<Target>,
 }
@@ -40,9 +42,12 @@ impl FinishedRun {
         // the text as it stands: one of an older version may have old names in it
         let yaml = read_text(&dir.join("spec.yaml"))?;
         prepare::manifest(&spec, &yaml, files, line)?.is_of(dir)?;
+        let targets = Target::all(dir, &spec)?;
+        let data = prepare::data(&spec, data_dir)?;
         Ok(Self {
-            targets: Target::all(dir, &spec)?,
-            data: prepare::data(&spec, data_dir)?,
+            pooled: prepare::pools_data(&spec, &data)?,
+            targets,
+            data,
             spec,
         })
     }

@@ -122,9 +122,7 @@ pub fn data(spec: &Spec<DataSpec>, dir: &Path) -> anyhow::Result<Assembled> {
         fl_data::build
     };
     let mut data = build(&spec.data, dir, &data_stream(spec)).context("data")?;
-    let pooled = spec
-        .make_protocol(&protocol_context(spec, &data.task))?
-        .pools_data();
+    let pooled = pools_data(spec, &data)?;
     fl_privacy::inherit(spec, &mut data, pooled)?;
     // single rows, and how unevenly classes are spread
     if unpriced(spec) == Unpriced::Withheld {
@@ -132,6 +130,12 @@ pub fn data(spec: &Spec<DataSpec>, dir: &Path) -> anyhow::Result<Assembled> {
         data.uneven.clear();
     }
     Ok(data)
+}
+
+/// Returns whether the spec's protocol learns from all clients' examples at once.
+pub(crate) fn pools_data(spec: &Spec<DataSpec>, data: &Assembled) -> anyhow::Result<bool> {
+    let protocol = spec.make_protocol(&protocol_context(spec, &data.task))?;
+    Ok(protocol.pools_data())
 }
 
 /// The stream that the data of a spec are split with.

@@ -68,7 +68,7 @@ impl RoundRule for FedAmp {
         for mail in answers.iter() {
             models.insert(mail.from, mail.body.clone());
         }
-        *model = server.aggregate(&AGGREGATOR, round, &answers)?;
+        *model = server.aggregate(&AGGREGATOR, &round.showing(model.clone()), &answers)?;
         Ok(())
     }
 

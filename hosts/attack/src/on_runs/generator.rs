@@ -62,6 +62,7 @@ pub fn attack_generator(options: &GeneratorOptions, run: &AttackRun<'_>) -> Resu
         spec,
         data,
         targets,
+        ..
     } = FinishedRun::open(&options.dir, &run.data_dir, run.catalogue, run.line)?;
     let most = options.inputs as usize;
     let mut generator = kept_generator(&options.dir, &spec, &data)?;

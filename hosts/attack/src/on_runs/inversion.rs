@@ -65,6 +65,7 @@ pub fn attack_models(
         spec,
         data,
         mut targets,
+        ..
     } = FinishedRun::open(dir, &run.data_dir, run.catalogue, run.line)?;
     classes(&data)?;
     if let Some(name) = model {

@@ -6,13 +6,14 @@ use crate::{Halves, Strength, bound, lira, losses, margins, strength};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use fl_core::privacy::{Guarantee, Neighbours, Observer, Unit};
-use fl_core::{Examples, Stream};
+use fl_core::{ClientId, Examples, Stream};
 use fl_data::{Assembled, DataSpec};
 use fl_engine::{ExecuteOptions, FinishedRun, Folder, Signals, Target};
 use fl_registry::Spec;
 use fl_report::Run;
 use fl_sim::Execution;
 use serde::Serialize;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
@@ -62,7 +63,7 @@ pub struct MembershipFound {
     pub attacks: Vec<AttackResult>,
 }
 
-/// Tells from a run's kept models which examples they were trained on.
+/// Tells from a run's kept models which examples the clients have that took part in it.
 ///
 /// # Errors
 /// If the run cannot be read, its spec has no examples here, or its task has no classes or labels of
@@ -82,11 +83,13 @@ pub fn attack_membership(
         spec,
         data,
         targets,
+        pooled,
     } = FinishedRun::open(&options.dir, &how.data_dir, how.catalogue, how.line)?;
     if !data.task.kind.scores_classes() {
         let why = "the attack needs classes or labels of whole samples, and this task has a value for every pixel, or numbers to predict";
         return Err(usage(why));
     }
+    let owners = Owners::of(&run, pooled);
     let mut found = Vec::new();
     for target in &targets {
         let mut model = target.load(&options.dir, &spec, &data)?;
@@ -95,7 +98,7 @@ pub fn attack_membership(
             Ok(losses?.into_iter().map(|loss| -loss).collect())
         };
         let mut members = Vec::new();
-        for owner in target.owners(&data) {
+        for owner in owners.learnt_from(target, &data) {
             members.extend(score(owned(&data, owner)?)?);
         }
         found.push(AttackResult {
@@ -110,7 +113,7 @@ pub fn attack_membership(
             (options, how),
             &spec,
             &data,
-            &targets,
+            (&targets, &owners),
         )?);
     }
     let kept = kept(&run);
@@ -122,6 +125,24 @@ pub fn attack_membership(
         kept,
         attacks: found,
     })
+}
+
+/// The clients that answered in a run.
+struct Owners(BTreeSet<ClientId>);
+
+impl Owners {
+    fn of(run: &Run, pooled: bool) -> Self {
+        let asked = run.journal.iter().filter(|_| !pooled);
+        let answers = asked.flat_map(|entry| &entry.answers);
+        Self(answers.map(|(id, _)| *id).collect())
+    }
+
+    /// Returns whose examples a model learnt from; everyone's, if nothing says who took part.
+    fn learnt_from(&self, target: &Target, data: &Assembled) -> Vec<usize> {
+        let mut all = target.owners(data);
+        all.retain(|id| self.0.is_empty() || self.0.contains(&(*id as ClientId)));
+        all
+    }
 }
 
 fn owned(data: &Assembled, owner: usize) -> Result<&Examples> {
@@ -143,7 +164,7 @@ fn compare_with_shadows(
     (options, how): (&MembershipOptions, &AttackRun<'_>),
     spec: &Spec<DataSpec>,
     data: &Assembled,
-    targets: &[Target],
+    (targets, owners): (&[Target], &Owners),
 ) -> Result<Vec<AttackResult>> {
     let asked = Signals::listen().context("listening to signals")?;
     let halves = Halves::new(Stream::root(how.seed).child("shadows", 0));
@@ -171,7 +192,7 @@ fn compare_with_shadows(
         for (target, said) in targets.iter().zip(&mut said) {
             let mut model = target.load(&dir, spec, data)?;
             let mut members = Vec::new();
-            for owner in target.owners(data) {
+            for owner in owners.learnt_from(target, data) {
                 members.extend(margins(model.as_mut(), owned(data, owner)?)?);
             }
             said.push((members, margins(model.as_mut(), &data.test)?));
@@ -184,7 +205,7 @@ fn compare_with_shadows(
         let mut model = target.load(&options.dir, spec, data)?;
         let mut scores = Vec::new();
         let mut missing = Vec::new();
-        for owner in target.owners(data) {
+        for owner in owners.learnt_from(target, data) {
             let own = owned(data, owner)?;
             scores.extend(margins(model.as_mut(), own)?);
             missing.push((owner as u64, own.len()));

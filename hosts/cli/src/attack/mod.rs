@@ -78,8 +78,8 @@ fn attack(
 
 #[derive(Subcommand)]
 pub enum AttackCommand {
-    /// Tell from a run's kept models which examples they were trained on: by their loss,
-    /// and by shadow runs.
+    /// Tell from a run's kept models which examples the clients have: by their loss, and by
+    /// shadow runs.
     #[command(after_help = "Example:\n  fl attack membership runs/hello-1 --shadows 16")]
     Membership(AttackArgs<MembershipOptions>),
     /// Find, from parameters that a client sends, the examples that it trained on: by search
