@@ -2,7 +2,7 @@
 
 use crate::catalogue::{any_make, sample};
 use crate::check::{CheckedProtocol, Checker, Fill};
-use crate::data_section::DataSection;
+use crate::data_section::{DataSection, DataSizes};
 use crate::sections::Clients;
 use crate::slots::in_order;
 use fl_core::settings::Value;
@@ -84,6 +84,7 @@ impl Checker<'_> {
         filled: &[Fill],
         protocol: &CheckedProtocol,
         (data, faults, seed): (Option<&D>, Option<&Faults>, u64),
+        sizes: &dyn Fn() -> Option<DataSizes>,
     ) {
         let parts = Parts::new(in_order(filled.to_vec())).in_slots(protocol.slots.clone());
         // aggregators and selectors of clients do not look at the task
@@ -130,6 +131,10 @@ impl Checker<'_> {
             clients,
             cohorts: cohorts.iter().filter_map(most).collect(),
             public: data.most_public(),
+            examples: &|| {
+                let open = !parts.has("accountant");
+                open.then(sizes).flatten().map(|of| of.clients)
+            },
         };
         let conflicts = protocol.protocol.iter();
         for conflict in conflicts.flat_map(|of| of.data_conflicts(&facts)) {

@@ -6,6 +6,7 @@ use fl_core::settings::{Settings, Step};
 use std::path::Path;
 
 /// How many examples a run has.
+#[derive(Clone)]
 pub struct DataSizes {
     /// Those of each client.
     pub clients: Vec<usize>,

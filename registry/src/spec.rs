@@ -19,6 +19,7 @@ use fl_core::{
     StopWhen, Stream, Task, Trainer,
 };
 use serde_yaml::Mapping;
+use std::cell::OnceCell;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -270,12 +271,16 @@ impl Checker<'_> {
             }
         }
         let mut conflicts = false;
+        let seed = top.map_or(0, |top| top.seed);
+        // the data are loaded once, and only if something asks
+        let known = OnceCell::new();
+        let load = || data.and_then(|data| data.sizes(seed));
+        let sizes = || known.get_or_init(load).clone();
         for stage in stages {
             let seen = stage.sees(filled);
             self.alias_parts(&stage.of, &seen);
-            let seed = top.map_or(0, |top| top.seed);
             let faults = top.map(|top| &top.faults);
-            self.answers(&seen, &stage.of, (data, faults, seed));
+            self.answers(&seen, &stage.of, (data, faults, seed), &sizes);
             conflicts |= self.conflicts(parts, stage, data);
         }
         // a slot without releases may follow from a setting that is wrong
@@ -288,7 +293,6 @@ impl Checker<'_> {
             }
         }
         if let (Some(top), Some(task)) = (top, data.and_then(D::task)) {
-            let sizes = || data.and_then(|data| data.sizes(top.seed));
             for stage in stages {
                 let seen = stage.sees(filled);
                 self.build(&seen, Some(&stage.of), (&task, top.seed), &sizes);

@@ -146,7 +146,7 @@ impl<R: ClusterRule> Protocol for Clusters<R> {
         [late, rate].into_iter().flatten().collect()
     }
 
-    fn data_conflicts(&self, facts: &DataFacts) -> Vec<Conflict> {
+    fn data_conflicts(&self, facts: &DataFacts<'_>) -> Vec<Conflict> {
         let k = self.0.shared.clusters;
         let few = |n: usize, what| {
             let why = format!(

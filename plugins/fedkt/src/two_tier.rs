@@ -110,6 +110,9 @@ struct State {
     counts: Option<Counts>,
 }
 
+/// The most clients that a mistake names.
+const NAMED: usize = 10;
+
 impl TwoTierVote {
     /// Returns the clients with an example for each teacher; all with an accountant.
     fn parties(&self, server: &mut Server<'_>) -> Result<Cohort> {
@@ -266,7 +269,7 @@ impl Protocol for TwoTierVote {
         narrow.into_iter().chain(no_public(has)).collect()
     }
 
-    fn data_conflicts(&self, facts: &DataFacts) -> Vec<Conflict> {
+    fn data_conflicts(&self, facts: &DataFacts<'_>) -> Vec<Conflict> {
         let settings = [
             ("party-queries", self.party_queries),
             ("server-queries", self.server_queries),
@@ -276,7 +279,34 @@ impl Protocol for TwoTierVote {
             let why = format!("is {queries}, and there are at most {public} public samples");
             Conflict::at(name, why).when(queries > public)
         };
-        settings.into_iter().filter_map(above).collect()
+        let split = self.subsets > 1;
+        let sizes = split.then(|| (facts.examples)()).flatten();
+        let short = sizes.iter().filter_map(|sizes| {
+            let short = sizes.iter().enumerate();
+            let short = short.filter(|(_, n)| **n < self.subsets);
+            let names: Vec<String> = short.map(|(id, _)| format!("client {id}")).collect();
+            let short = names.len();
+            let others = short.saturating_sub(NAMED);
+            let mut why = format!(
+                "is {}, and there are too few examples ({TOO_FEW}): {}",
+                self.subsets,
+                names[..short - others].join(", ")
+            );
+            if others > 0 {
+                why += &format!(" and {others} more");
+            }
+            why += "; use fewer subsets";
+            if short < sizes.len() {
+                why += ", or `short-party: skip`";
+            }
+            let fails = match self.short_party {
+                ShortParty::Skip => short == sizes.len(),
+                ShortParty::Fail => short > 0,
+            };
+            Conflict::at("subsets", why).when(fails)
+        });
+        let all = settings.into_iter().filter_map(above);
+        all.chain(short).collect()
     }
 
     fn declare(&self) -> Declaration<'_> {

@@ -7,8 +7,7 @@ use crate::{
 use std::collections::BTreeMap;
 
 /// Numbers of a run that are known before its data are loaded.
-#[derive(Clone, Debug)]
-pub struct DataFacts {
+pub struct DataFacts<'a> {
     /// The number of clients.
     pub clients: usize,
     /// The most clients in a round, by the slot of their selector; without slots whose selectors
@@ -16,6 +15,8 @@ pub struct DataFacts {
     pub cohorts: BTreeMap<&'static str, usize>,
     /// The most public samples that there can be.
     pub public: Option<usize>,
+    /// How many examples each client has, if that is known then and no secret. May load the data.
+    pub examples: &'a dyn Fn() -> Option<Vec<usize>>,
 }
 
 /// A paper's algorithm box: the exchanges, and the server's steps between them.
@@ -43,7 +44,7 @@ pub trait Protocol: Send + Sync {
 
     /// Returns settings that do not go with the numbers of clients and samples, as far as those are
     /// known before the data are loaded. They become mistakes in the spec.
-    fn data_conflicts(&self, _facts: &DataFacts) -> Vec<Conflict> {
+    fn data_conflicts(&self, _facts: &DataFacts<'_>) -> Vec<Conflict> {
         Vec::new()
     }
 

@@ -186,9 +186,10 @@ fn a_party_with_too_few_examples_is_named_or_skipped() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("short.yaml"), SHORT).unwrap();
     let (code, said) = fails(dir.path(), &with("short.yaml", "fails", &[]));
-    assert_eq!(code, 1);
+    assert_eq!(code, 2);
+    let why = "is 5, and there are too few examples (each needs one at least): client 0; use fewer";
     assert!(
-        said.contains("too few examples for `subsets: 5` (each needs one at least): client 0;"),
+        said.contains(&format!("protocol.subsets: `subsets` {why}")),
         "{said}"
     );
     let skip = fl(
