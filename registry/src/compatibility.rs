@@ -298,10 +298,6 @@ fn lacking(
             "its steps are not by its gradient alone (it has weight decay)".to_string(),
             "set weight decay (`l2` of `linear`) to 0, or use a protocol that trains by mini-batches, such as `fedavg`",
         ),
-        Ability::ByEpoch if model.abilities().schedules_pass => (
-            "its learning-rate schedule does not count mini-batches (it would begin again in each epoch)".to_string(),
-            "say after how many `steps` the schedule ends (`schedule: { cosine: { steps: .. } }`)",
-        ),
         Ability::ByStep if model.abilities().schedules_pass || model.abilities().schedules_epoch => (
             "its learning-rate schedule does not count mini-batches (it would see a training of each, or of a few)".to_string(),
             "say after how many `steps` the schedule ends (`schedule: { cosine: { steps: .. } }`; in Python `schedule_by = \"batch\"`)",

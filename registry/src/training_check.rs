@@ -3,7 +3,9 @@
 use crate::check::{CheckedProtocol, Fill};
 use crate::data_section::DataSizes;
 use fl_core::message::{Message, Params};
-use fl_core::{Abilities, ClientId, Length, PlannedTraining, Role, SlotSpec, Trainer, parametric};
+use fl_core::{
+    Abilities, Ability, ClientId, Length, PlannedTraining, Role, SlotSpec, Trainer, parametric,
+};
 use std::collections::BTreeSet;
 
 /// The most clients that a note names.
@@ -68,11 +70,18 @@ impl<'f> TrainingCheck<'f> {
                 "its optimiser and learning rate have no effect: protocol `{name}` takes all steps itself, by its own rates along the model's gradients"
             );
             self.note_once(fill, note);
-            return None;
         }
         let abilities = model.abilities();
+        if abilities.schedules_pass && slot.needs.contains(&Ability::ByEpoch) {
+            let note = "its learning-rate schedule begins again in each epoch, since the protocol gives it one epoch at a time: to let it fall once, say after how many `steps` it ends (`schedule: { cosine: { steps: .. } }`)";
+            self.note_once(fill, note.into());
+        }
         let Some(planned) = &slot.training else {
-            return self.idle_schedule(slot, fill, &abilities, None);
+            // a protocol's further trainings may be of any length
+            if let Some(note) = self.idle_schedule(slot, fill, &abilities, None) {
+                self.note_once(fill, note);
+            }
+            return None;
         };
         let least = if self.by_examples(slot) {
             1
@@ -115,7 +124,8 @@ impl<'f> TrainingCheck<'f> {
         abilities: &Abilities,
         planned: Option<&PlannedTraining>,
     ) -> Option<String> {
-        if abilities.schedule_length.is_none() && !abilities.schedules_pass {
+        let scheduled = abilities.schedule_length.is_some() || abilities.schedules_pass;
+        if slot.steps_alone || !scheduled {
             return None;
         }
         if planned.is_none() && slot.trainings.is_empty() {
