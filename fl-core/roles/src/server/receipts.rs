@@ -71,7 +71,8 @@ pub struct Receipt {
 /// What an aggregation was made from besides the messages: enough to repeat it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct AggregationContext {
-    /// The slot of the aggregator.
+    /// The slot of the aggregator; `SLOT#LINE` for one of several lines of models
+    /// ([`crate::Server::aggregate_line`]).
     pub slot: String,
     /// The name of the round, its number, and whether it is the last.
     pub round: (String, usize, bool),

@@ -72,7 +72,11 @@ fn check_libraries(chain: &ReadChain, spec: &Value, plugins: &[Value]) -> anyhow
             let due = format!("one with the SHA-256 {lacking}, as spec.yaml says");
             return differs("the libraries of a session", "no such library", due);
         }
-        let of_session = |name: &str| all.contains(&format!("{name:?}"));
+        // such as "trainer `mine` from this session, by Python 3.12"
+        let of_session = |who: &str| {
+            let name = who.split('`').nth(1).unwrap_or_default();
+            who.starts_with("metric `") || all.contains(&format!("{name:?}"))
+        };
         let mut others = session.libraries.iter();
         let other = others.find(|library| {
             let named = due.contains(&*library.sha256) || library.sha256.is_empty();
