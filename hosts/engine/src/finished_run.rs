@@ -15,8 +15,9 @@ pub struct FinishedRun {
     pub spec: Spec<DataSpec>,
     /// Its data.
     pub data: Assembled,
-    /// Whether its protocol learns from all clients' examples at once.
-    pub pooled: bool,
+    /// The labels of the exchanges for which a client learns from its own examples; none if the
+    /// protocol learns from those of all clients at once.
+    pub trains: Vec<String>,
     /// The models that it kept.
     pub targets: Vec<Target>,
 }
@@ -45,7 +46,7 @@ impl FinishedRun {
         let targets = Target::all(dir, &spec)?;
         let data = prepare::data(&spec, data_dir)?;
         Ok(Self {
-            pooled: prepare::pools_data(&spec, &data)?,
+            trains: prepare::training_exchanges(&spec, &data)?,
             targets,
             data,
             spec,

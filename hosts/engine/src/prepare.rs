@@ -122,7 +122,9 @@ pub fn data(spec: &Spec<DataSpec>, dir: &Path) -> anyhow::Result<Assembled> {
         fl_data::build
     };
     let mut data = build(&spec.data, dir, &data_stream(spec)).context("data")?;
-    let pooled = pools_data(spec, &data)?;
+    let pooled = spec
+        .make_protocol(&protocol_context(spec, &data.task))?
+        .pools_data();
     fl_privacy::inherit(spec, &mut data, pooled)?;
     // single rows, and how unevenly classes are spread
     if unpriced(spec) == Unpriced::Withheld {
@@ -132,10 +134,16 @@ pub fn data(spec: &Spec<DataSpec>, dir: &Path) -> anyhow::Result<Assembled> {
     Ok(data)
 }
 
-/// Returns whether the spec's protocol learns from all clients' examples at once.
-pub(crate) fn pools_data(spec: &Spec<DataSpec>, data: &Assembled) -> anyhow::Result<bool> {
+/// Returns the labels of the exchanges for which a client learns from its own examples; none if the
+/// protocol learns from those of all clients at once.
+pub(crate) fn training_exchanges(
+    spec: &Spec<DataSpec>,
+    data: &Assembled,
+) -> anyhow::Result<Vec<String>> {
     let protocol = spec.make_protocol(&protocol_context(spec, &data.task))?;
-    Ok(protocol.pools_data())
+    let mut all = protocol.exchanges();
+    all.retain(|exchange| exchange.trains && !protocol.pools_data());
+    Ok(all.into_iter().map(|of| of.label.into()).collect())
 }
 
 /// The stream that the data of a spec are split with.

@@ -10,7 +10,7 @@ use fl_core::{ClientId, Examples, Stream};
 use fl_data::{Assembled, DataSpec};
 use fl_engine::{ExecuteOptions, FinishedRun, Folder, Signals, Target};
 use fl_registry::Spec;
-use fl_report::Run;
+use fl_report::{Entry, Run};
 use fl_sim::Execution;
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -83,13 +83,13 @@ pub fn attack_membership(
         spec,
         data,
         targets,
-        pooled,
+        trains,
     } = FinishedRun::open(&options.dir, &how.data_dir, how.catalogue, how.line)?;
     if !data.task.kind.scores_classes() {
         let why = "the attack needs classes or labels of whole samples, and this task has a value for every pixel, or numbers to predict";
         return Err(usage(why));
     }
-    let owners = Owners::of(&run, pooled);
+    let owners = Owners::of(&run, &trains);
     let mut found = Vec::new();
     for target in &targets {
         let mut model = target.load(&options.dir, &spec, &data)?;
@@ -127,13 +127,20 @@ pub fn attack_membership(
     })
 }
 
-/// The clients that answered in a run.
+/// The clients that trained in a run; none if the journal does not name them all.
 struct Owners(BTreeSet<ClientId>);
 
 impl Owners {
-    fn of(run: &Run, pooled: bool) -> Self {
-        let asked = run.journal.iter().filter(|_| !pooled);
-        let answers = asked.flat_map(|entry| &entry.answers);
+    fn of(run: &Run, trains: &[String]) -> Self {
+        let trains = |entry: &&Entry| trains.iter().any(|label| **label == *entry.question);
+        let asked = || run.journal.iter().filter(trains);
+        // the journal does not list the answers of many clients
+        let whole = |entry: &Entry| {
+            let known = entry.answers.len() + entry.dropped.len();
+            entry.clients == known as u64
+        };
+        let listed = asked().filter(|_| asked().all(whole));
+        let answers = listed.flat_map(|entry| &entry.answers);
         Self(answers.map(|(id, _)| *id).collect())
     }
 

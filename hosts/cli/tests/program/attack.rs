@@ -54,11 +54,20 @@ fn bounded_what_was_learnt_by_heart_is_found_and_what_was_not_is_not() {
     out(dir, &args);
     let found = attacked(dir, &["hardly"]);
     assert!((auc(&found, 0) - 0.5).abs() < 0.06, "{found}"); // 0.52
-    // a client that took no part has no members
-    let cohort = ["run", "b.yaml", "--out", "one", "--set", "protocol.rounds=1"];
-    let one = ["--set", "parts.cohort={use: cyclic, size: 1}"];
-    out(dir, &[&cohort[..], &one].concat());
-    assert_eq!(attacked(dir, &["one"])["attacks"][0]["members"], 60);
+    // a client that did not train has no members, also if it was asked for its loss
+    for (out_dir, cohort) in [
+        ("one", "{use: cyclic, size: 1}"),
+        ("polled", "{use: power-of-choice, size: 1, candidates: 2}"),
+    ] {
+        let cohort = format!("parts.cohort={cohort}");
+        let sets = ["--set", "protocol.rounds=1", "--set", &cohort];
+        out(
+            dir,
+            &[&["run", "b.yaml", "--out", out_dir], &sets[..]].concat(),
+        );
+        let found = attacked(dir, &[out_dir]);
+        assert_eq!(found["attacks"][0]["members"], 60, "{found}");
+    }
 }
 
 #[test]
