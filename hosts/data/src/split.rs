@@ -166,7 +166,13 @@ pub fn split(
         }
         Split::Shards(each) => {
             let order = shuffled(groups, stream)?.concat();
-            let sizes = iid_sizes(n, clients * each)?;
+            let shards = clients.saturating_mul(*each);
+            ensure!(
+                shards <= n,
+                "shards: {each} for each of {clients} clients are {shards}, and there are {n} rows: \
+                 take fewer"
+            );
+            let sizes = iid_sizes(n, shards)?;
             let cuts = sizes.iter().scan(0, |end, size| {
                 let start = std::mem::replace(end, *end + size);
                 Some(start..*end)
@@ -356,9 +362,11 @@ fn check_least(clients: usize, least: usize, n: usize, or: &str) -> Result<()> {
 }
 
 impl Split {
-    /// Is it drawn until every client has enough samples? Then it may not be found.
+    /// May there be no such split of the rows? It may be drawn until every client has enough
+    /// samples, or need more rows than there are.
     pub fn draws_again(&self) -> bool {
         match self {
+            Self::Shards(_) => true,
             Self::Dirichlet(how) => how.least() > 0,
             Self::Size(sizes) => matches!(sizes, Sizes::Dirichlet(_)),
             _ => false,

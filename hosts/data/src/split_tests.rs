@@ -50,7 +50,6 @@ fn every_sample_goes_to_exactly_one_client() {
                 Split::Iid,
                 Split::Classes(classes),
                 Split::ClassBlocks(classes),
-                Split::Shards(2),
                 Split::Size(Sizes::Power(0.0)),
                 Split::Size(Sizes::Power(1.5)),
                 Split::Size(Sizes::Shares(
@@ -59,6 +58,9 @@ fn every_sample_goes_to_exactly_one_client() {
             ];
             if clients >= classes {
                 all.push(Split::RandomClasses(classes.min(2)));
+            }
+            if n >= 2 * clients {
+                all.push(Split::Shards(2));
             }
             if n >= 20 * clients {
                 all.push(Split::Size(Sizes::Dirichlet(100.0)));
@@ -235,6 +237,8 @@ fn shards_hold_at_most_two_classes_where_classes_are_larger() {
     assert!(counts.iter().any(|own| held(own) == 1));
     let other = split(&groups, &how, 100, "toy", &Stream::root(6)).unwrap();
     assert_ne!(other, got);
+    let says = "shards: 61 for each of 100 clients are 6100, and there are 6000 rows: take fewer";
+    assert!(error(&groups, &Split::Shards(61), 100).contains(says));
 }
 
 /// McMahan et al. 2017, section 3: MNIST's 60,000 rows in the order of their digits are 200 shards
