@@ -70,8 +70,8 @@ pub fn opening_notes(libraries: &[Library]) -> impl Iterator<Item = String> {
     libraries.iter().filter_map(opened)
 }
 
-/// What the spec lets a library do beyond a sandbox that reads the spec's folder, and whether it
-/// may.
+/// What the spec lets a library do beyond a sandbox that reads nothing outside of the spec's folder,
+/// and whether it may.
 fn opened(library: &Library) -> Option<String> {
     let (asked, outside) = match library
         .isolate
@@ -149,6 +149,11 @@ pub(crate) fn import(
                 .into(),
         );
     };
+    if let Some(gone) = isolate.reads.iter().find(|read| !Path::new(read).exists()) {
+        return Err(format!(
+            "`isolate.reads` names {gone}, and there is no such file or folder"
+        ));
+    }
     let (path, isolate) = (path.to_path_buf(), isolate.clone());
     let confined = isolate.sandbox && isolate.reads.is_empty();
     let origin = path.display().to_string();

@@ -7,7 +7,7 @@ use fl_core::privacy::Noise;
 use fl_core::settings::{Reader, Setting, Settings, Value, ValueType};
 use fl_core::{Budget, Checkpoints, ClientId, Faults, IdRanges, StopWhen};
 use std::ops::RangeInclusive;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 fl_core::settings! {
     /// One run: its data, a protocol, and a part for each of the protocol's slots.
@@ -188,11 +188,8 @@ impl Isolation {
         let Self::On(isolate) = self else {
             return self;
         };
-        let place = |read: &String| {
-            let path = folder.join(read);
-            let path = path.canonicalize().unwrap_or(path);
-            path.display().to_string()
-        };
+        let folder = real(folder);
+        let place = |read: &String| real(&folder.join(read)).display().to_string();
         Self::On(Isolate {
             reads: isolate.reads.iter().map(place).collect(),
             ..isolate
@@ -267,10 +264,15 @@ impl Isolate {
     }
 }
 
-/// Nothing is below a folder that is not there.
 fn is_below(path: &str, folder: &Path) -> bool {
-    let folder = folder.canonicalize();
-    folder.is_ok_and(|folder| Path::new(path).starts_with(folder))
+    Path::new(path).starts_with(real(folder))
+}
+
+/// The path without links and from the root, if it is there. An empty one is the current folder.
+fn real(path: &Path) -> PathBuf {
+    let here = Path::new(".");
+    let path = if path == Path::new("") { here } else { path };
+    path.canonicalize().unwrap_or_else(|_| path.into())
 }
 
 fn one(plugin: &Plugin) -> Result<(), String> {

@@ -180,10 +180,8 @@ fn plain_text(bytes: &[u8]) -> Result<&str, Wrong> {
         })
     };
     if bytes.len() > MAX_BYTES {
-        let text = format!(
-            "the file has {} bytes; it may have at most {MAX_BYTES}",
-            bytes.len()
-        );
+        let text =
+            format!("the file has more than {MAX_BYTES} bytes, which is the most it may have");
         return fatal("", text);
     }
     let text = match std::str::from_utf8(bytes) {

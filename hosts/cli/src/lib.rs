@@ -80,8 +80,8 @@ struct Cli {
     /// Load a library with more parts. May be given several times.
     #[arg(long = "plugin", value_name = "LIB", global = true)]
     plugins: Vec<PathBuf>,
-    /// Run every loaded library in processes of its own and in a sandbox that reads the spec's
-    /// folder alone, whatever the spec says. `--isolate=false` runs libraries in this process,
+    /// Run every loaded library in processes of its own and in a sandbox that reads only what the
+    /// spec's `reads` names below its folder, whatever the spec says. `--isolate=false` runs libraries in this process,
     /// except those that a spec isolates. Results do not depend on it.
     #[arg(
         long,
