@@ -58,6 +58,8 @@ pub struct LargestGap {
     pub both: usize,
     /// The number of steps in which it differs.
     pub differs: usize,
+    /// The number of steps in which one run alone has it.
+    pub alone: usize,
     /// The largest difference, second minus first, and its step.
     pub largest: (f64, String),
     /// The last value of each.
@@ -183,6 +185,11 @@ fn measurements(a: &Run, b: &Run) -> (Vec<LargestGap>, Vec<(String, usize)>) {
         });
         keyed.collect()
     }
+    fn count(of: &BTreeMap<Key<'_>, &Metric>, name: &str) -> usize {
+        let all = of.range((name, "", 0, 0)..);
+        all.take_while(|(key, _)| key.0 == name).count()
+    }
+
     let (of_a, of_b) = (by_key(a), by_key(b));
     let (last_a, last_b) = (a.last(), b.last());
     fn values<'r>(all: &[&'r Metric]) -> BTreeMap<&'r str, Option<f64>> {
@@ -213,6 +220,7 @@ fn measurements(a: &Run, b: &Run) -> (Vec<LargestGap>, Vec<(String, usize)>) {
             name: name.to_string(),
             both: pairs.len(),
             differs: pairs.len() - pairs.iter().filter(same).count(),
+            alone: count(&of_a, name) + count(&of_b, name) - 2 * pairs.len(),
             largest,
             last: [metric.value, last],
         });
@@ -237,7 +245,7 @@ impl Comparison {
         let measured = self
             .measured
             .iter()
-            .all(|m| m.differs == 0 && m.last[0] == m.last[1]);
+            .all(|m| m.differs == 0 && m.alone == 0 && m.last[0] == m.last[1]);
         digests
             && self.parts.is_none()
             && measured
@@ -248,7 +256,7 @@ impl Comparison {
     /// Returns the comparison for programs.
     pub fn json(&self) -> serde_json::Value {
         let measured: Vec<_> = self.measured.iter().map(|m| serde_json::json!({
-            "name": m.name, "steps": m.both, "differ": m.differs, "largest": m.largest.0, "at": m.largest.1, "last": m.last,
+            "name": m.name, "steps": m.both, "differ": m.differs, "alone": m.alone, "largest": m.largest.0, "at": m.largest.1, "last": m.last,
         })).collect();
         let specs: Vec<_> = self
             .specs
@@ -354,18 +362,24 @@ impl Display for Comparison {
                 write!(f, " -> {}", measured(last))?;
             }
             match (m.both, m.differs) {
-                (0, _) => writeln!(f, "; no step has it in both runs")?,
-                (n, 0) => writeln!(f, "; the same in all {n} steps")?,
+                (0, _) => write!(f, "; no step has it in both runs")?,
+                (n, 0) if m.alone > 0 => write!(
+                    f,
+                    "; the same in {n} steps, and in one run alone in {}",
+                    m.alone
+                )?,
+                (n, 0) => write!(f, "; the same in all {n} steps")?,
                 (n, k) if m.largest.1.is_empty() => {
-                    writeln!(f, "; differs in {k} of {n} steps, at single clients")?
+                    write!(f, "; differs in {k} of {n} steps, at single clients")?
                 }
-                (n, k) => writeln!(
+                (n, k) => write!(
                     f,
                     "; differs in {k} of {n} steps, most in {}: {}",
                     m.largest.1,
                     number(m.largest.0)
                 )?,
             }
+            writeln!(f)?;
         }
         for (name, of) in &self.only {
             writeln!(f, "  {name}  only in {}", self.names[*of])?;

@@ -36,9 +36,17 @@ pub(super) fn other_costs(
         up: cost.bytes_up,
         down: cost.bytes_down,
     };
-    let of_costs = || match costs? {
-        [] => Some("costs.jsonl is damaged: it is empty.".into()),
-        [.., last] => bytes("costs.jsonl", crossed(last)).or_else(|| epsilon(last)),
+    let has_price = Observer::ALL
+        .iter()
+        .any(|o| outcome.epsilon(*o).flatten().is_some());
+    let of_costs = || match costs {
+        None => has_price.then(|| {
+            "There is no costs.jsonl, so epsilons by step are missing: somebody removed it, or an \
+             older fl made this folder."
+                .into()
+        }),
+        Some([]) => Some("costs.jsonl is damaged: it is empty.".into()),
+        Some([.., last]) => bytes("costs.jsonl", crossed(last)).or_else(|| epsilon(last)),
     };
     bytes("journal.jsonl", journalled(journal)).or_else(of_costs)
 }
