@@ -49,6 +49,11 @@ pub fn export(args: &ExportArgs, catalogue: &Catalogue, line: &[String]) -> Done
     }
     let mut written = Vec::new();
     if let Some(file) = &args.csv {
+        if !fl_report::may_become_csv(file) {
+            let other =
+                "it has other columns than an export, which would replace it: name another file";
+            return Err(Failure::usage(format!("--csv {}: {other}", file.display())));
+        }
         fl_files::write_with(file, |out| fl_report::csv(&runs, out))?;
         written.push(file.clone());
     }

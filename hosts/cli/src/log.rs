@@ -4,13 +4,15 @@ use anyhow::Context;
 use indicatif::{ProgressBar, ProgressDrawTarget};
 use std::fmt::Display;
 use std::fs::{File, OpenOptions};
-use std::io::Write;
+use std::io::{Read, Write};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
 
 static QUIET: AtomicBool = AtomicBool::new(false);
+/// Stands for the time of a wrong clock.
+const NO_TIME: &str = "(no time)";
 static LOG: Mutex<Option<File>> = Mutex::new(None);
 
 /// Prints what the engine logs.
@@ -43,6 +45,10 @@ pub fn begin(quiet: bool, log: Option<&Path>) -> anyhow::Result<()> {
         let pipe = pipe && !path.starts_with("/dev");
         let file = if pipe {
             Err(std::io::Error::other("it is no regular file"))
+        } else if !begins_a_log(path) {
+            Err(std::io::Error::other(
+                "it has other lines than those of a log: name another file",
+            ))
         } else {
             OpenOptions::new().create(true).append(true).open(path)
         };
@@ -50,6 +56,15 @@ pub fn begin(quiet: bool, log: Option<&Path>) -> anyhow::Result<()> {
     };
     *LOG.lock().unwrap_or_else(PoisonError::into_inner) = log.map(open).transpose()?;
     Ok(())
+}
+
+/// Is there no file, an empty one, or one that begins as [`note`] begins a line?
+fn begins_a_log(path: &Path) -> bool {
+    let mut first = [0; "2026-01-01T00:00:00Z".len()];
+    let file = path.is_file().then(|| File::open(path).ok()).flatten();
+    let read = file.and_then(|mut file| file.read(&mut first).ok());
+    let first = String::from_utf8_lossy(&first[..read.unwrap_or_default()]);
+    first.is_empty() || first.starts_with(NO_TIME) || humantime::parse_rfc3339(&first).is_ok()
 }
 
 /// Are only errors printed?
@@ -75,7 +90,7 @@ pub fn complain(text: impl Display) {
 pub fn note(text: impl Display) {
     let mut log = LOG.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(file) = log.as_mut() {
-        let now = fl_sim::time(SystemTime::now()).unwrap_or("(no time)".into());
+        let now = fl_sim::time(SystemTime::now()).unwrap_or(NO_TIME.into());
         let line = format!("{now} {}\n", crate::sanitize::plain(&text.to_string()));
         if let Err(error) = file.write_all(line.as_bytes()) {
             // printed once: the run is worth more than its log

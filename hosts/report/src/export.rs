@@ -6,7 +6,9 @@ use crate::text::is_bound;
 use crc::Crc;
 use fl_core::Result;
 use std::borrow::Cow;
-use std::io::Write;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::path::Path;
 
 /// Returns a cell of a CSV. A text that a spreadsheet would read as a formula, and that is no
 /// number, gets a `'` in front.
@@ -19,6 +21,27 @@ pub fn cell(text: &str) -> Cow<'_, str> {
     }
 }
 
+/// The columns of [`csv()`].
+const COLUMNS: [&str; 8] = [
+    "run",
+    "step",
+    "round",
+    "measure",
+    "client",
+    "value",
+    "std",
+    "guarantee",
+];
+
+/// Returns whether there is no file of this name, an empty one, or one that [`csv()`] wrote.
+pub fn may_become_csv(file: &Path) -> bool {
+    let columns = COLUMNS.join(",");
+    let mut first = vec![0; columns.len()];
+    let file = file.is_file().then(|| File::open(file).ok()).flatten();
+    let read = file.and_then(|mut file| file.read(&mut first).ok());
+    matches!(read, None | Some(0)) || first == columns.as_bytes()
+}
+
 /// Writes every measurement of these runs, and their costs after each step (`bytes.up`,
 /// `bytes.down`, `epsilon.readers` and the like). One line per number; `client` is empty for the
 /// mean over clients. With an epsilon stands the guarantee of the whole run. Measurements are read
@@ -28,16 +51,7 @@ pub fn cell(text: &str) -> Cow<'_, str> {
 /// If it cannot be written.
 pub fn csv(runs: &[Run], out: &mut dyn Write) -> Result<()> {
     let mut out = csv::Writer::from_writer(out);
-    out.write_record([
-        "run",
-        "step",
-        "round",
-        "measure",
-        "client",
-        "value",
-        "std",
-        "guarantee",
-    ])?;
+    out.write_record(COLUMNS)?;
     let number = |value: Option<f64>| value.map_or(String::new(), |v| v.to_string());
     for run in runs {
         let label = cell(&run.label);

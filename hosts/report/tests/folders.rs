@@ -185,7 +185,8 @@ fn files_that_contradict_each_other_are_damaged_and_older_folders_are_read() {
     // an older fl wrote no costs: what the journal says of epsilon is not what was spent
     fs::remove_file(path.join("costs.jsonl")).unwrap();
     let run = Run::open(&path).unwrap();
-    assert_eq!(run.notices, [] as [&str; 0]);
+    let why = "There is no costs.jsonl, so epsilons by step are missing: somebody removed it, or an older fl made this folder.";
+    assert_eq!(run.notices, [why]);
     let one = page(std::slice::from_ref(&run)).unwrap();
     assert!(one.contains("Epsilon after each step is unknown: an older fl"));
     assert!(!one.contains("epsilon 1.5000") && !one.contains("Epsilon by step"));

@@ -94,7 +94,7 @@ fn what_is_written_stands_where_a_name_leads() {
     let at = |path: &str| dir.path().join(path);
     out(dir.path(), &["run", &spec("fedavg"), "--out", "r"]);
     // a link stays one, and the file it leads to its mode
-    fs::write(at("real.csv"), "old").unwrap();
+    fs::write(at("real.csv"), "").unwrap();
     fs::set_permissions(at("real.csv"), fs::Permissions::from_mode(0o640)).unwrap();
     std::os::unix::fs::symlink("real.csv", at("link.csv")).unwrap();
     out(dir.path(), &["export", "r", "--csv", "link.csv"]);
@@ -186,6 +186,64 @@ fn quiet_says_errors_only_and_a_log_has_everything() {
         assert!(done.status.success());
         assert_eq!(said.matches("note: --log: ").count(), 1, "{said}");
     }
+}
+
+#[test]
+fn a_log_and_an_export_replace_no_file_of_another_kind() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    fs::copy(spec("fedavg"), at("s.yaml")).unwrap();
+    fs::write(at("people.csv"), "age,label\n3,1\n").unwrap();
+    let before = fs::read(at("s.yaml")).unwrap();
+    let (_, error) = fails(
+        dir.path(),
+        &["run", "s.yaml", "--log", "s.yaml", "--out", "r"],
+    );
+    assert!(
+        error.contains("it has other lines than those of a log"),
+        "{error}"
+    );
+    assert_eq!(fs::read(at("s.yaml")).unwrap(), before);
+    for _ in 0..2 {
+        out(dir.path(), &["check", "s.yaml", "--log", "log.txt"]);
+    }
+    out(dir.path(), &["run", "s.yaml", "--out", "r"]);
+    let (code, error) = fails(dir.path(), &["export", "r", "--csv", "people.csv"]);
+    assert!(
+        code == 2 && error.contains("other columns than an export"),
+        "{error}"
+    );
+    assert_eq!(
+        fs::read_to_string(at("people.csv")).unwrap(),
+        "age,label\n3,1\n"
+    );
+    for _ in 0..2 {
+        out(dir.path(), &["export", "r", "--csv", "m.csv"]);
+    }
+}
+
+#[test]
+fn a_measurement_or_an_epsilon_that_one_run_lacks_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    for (name, of) in [("a", "fedavg"), ("b", "fedavg"), ("dp", "dp-sgd")] {
+        out(dir.path(), &["run", &spec(of), "--out", name]);
+    }
+    out(dir.path(), &["compare", "a", "b"]);
+    let file = dir.path().join("b/metrics.jsonl");
+    let text = fs::read_to_string(&file).unwrap();
+    let (_, rest) = text.split_once('\n').unwrap();
+    fs::write(&file, rest).unwrap();
+    let differ = fl(dir.path(), &["compare", "a", "b"]);
+    let said = String::from_utf8(differ.stdout).unwrap();
+    assert_eq!(differ.status.code(), Some(1), "{said}");
+    assert!(said.contains(" steps, and in one run alone in 1"), "{said}");
+    fs::remove_file(dir.path().join("dp/costs.jsonl")).unwrap();
+    let said = fl(dir.path(), &["export", "dp", "--csv", "dp.csv"]).stderr;
+    let said = String::from_utf8(said).unwrap();
+    assert!(
+        said.contains("There is no costs.jsonl, so epsilons by step are missing"),
+        "{said}"
+    );
 }
 
 #[test]
