@@ -344,6 +344,9 @@ def test_mistakes_that_the_program_finds_name_the_client_and_the_row():
         with pytest.raises(fl.SpecError, match="client `ann`, row 2: column `a`: is missing") as told:
             call(data)
         assert ".csv" not in str(told.value) and told.value.mistakes[0].text.startswith("client `ann`, row 2: ")
+    more = {"ann": frame.dropna(), "bob": frame.dropna().drop(columns="b")}
+    with pytest.raises(fl.SpecError, match="client `bob`: there is no column `b`, which client `ann` has"):
+        run({**data, "train": more})
     with pytest.raises(fl.SpecError, match="client `ann`, labels: label 0: `0` is none of the classes"):
         run({"train": {"ann": (X, Y * 0)}, "test": (X, Y * 0), "classes": ["x", "y"]})
 
@@ -356,6 +359,7 @@ def test_frames_may_have_whole_numbers_for_names_and_others_are_told():
     assert one.digest == two.digest
     with pytest.raises(fl.SpecError, match=r"train: groups are no rows; give each client its own by `dict\(list\(groups\)\)`"):
         run({"train": frame.groupby(1), "test": frame, "label": 1})
+    run({"train": {"ann": named.rename(columns={"0": "ngroups"})}, "label": "1", "holdout": 0.5})
     polars = pytest.importorskip("polars")
     with pytest.raises(fl.SpecError, match=r"client `ann`: a lazy frame has no rows yet; give `frame.collect\(\)`"):
         run({"train": {"ann": polars.DataFrame({"a": [1.0], "label": [0]}).lazy()}, "test": frame, "label": "label"})

@@ -17,12 +17,17 @@ pub(crate) fn key(text: &str) -> Cow<'_, str> {
     }
 }
 
+/// Has a text leading zeros, as a code?
+pub(crate) fn is_code(text: &str) -> bool {
+    matches!(text.trim().as_bytes(), [b'0', next, ..] if next.is_ascii_digit())
+}
+
 /// As [`key`] of a category, which may be a code: a text with leading zeros is no number.
 pub(crate) fn category_key(text: &str) -> Cow<'_, str> {
-    let trimmed = text.trim();
-    match trimmed.as_bytes() {
-        [b'0', next, ..] if next.is_ascii_digit() => trimmed.into(),
-        _ => key(text),
+    if is_code(text) {
+        text.trim().into()
+    } else {
+        key(text)
     }
 }
 

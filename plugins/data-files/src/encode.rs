@@ -45,7 +45,8 @@ enum Encoding {
     Category {
         /// The place of each key.
         index: BTreeMap<String, usize>,
-        given: bool,
+        /// Their names in the order of the spec, if it lists them.
+        given: Option<Vec<String>>,
     },
     Text(Text),
 }
@@ -238,9 +239,10 @@ impl<'a> Plan<'a> {
             }
         };
         let text = format!("one of {} categories: {}", names.len(), names.join(", "));
-        let names = names.iter().enumerate();
-        let index = names.map(|(at, name)| (category_key(name).into_owned(), at));
+        let index = names.iter().enumerate();
+        let index = index.map(|(at, name)| (category_key(name).into_owned(), at));
         let index = index.collect();
+        let given = given.then_some(names);
         Ok((Encoding::Category { index, given }, text))
     }
 
@@ -412,16 +414,15 @@ impl<'a> Plan<'a> {
             }
             Encoding::Category { index, given } => match index.get(&*category_key(cell)) {
                 Some(at) => out.push((from + *at as u32, 1.0)),
-                None if *given && !missing => {
-                    let known: Vec<&str> = index.keys().take(20).map(String::as_str).collect();
-                    bail!(
+                None if missing => {}
+                None => match given {
+                    Some(names) => bail!(
                         "`{}` is none of its categories: {}",
                         short(cell),
-                        known.join(", ")
-                    )
-                }
-                None if missing => {}
-                None => return Ok(Read::Unseen),
+                        names[..names.len().min(20)].join(", ")
+                    ),
+                    None => return Ok(Read::Unseen),
+                },
             },
             Encoding::Text(text) => {
                 let cell = if missing { "" } else { cell };
@@ -458,6 +459,24 @@ impl<'a> Plan<'a> {
             )
         });
         lossy.chain(cut).collect()
+    }
+
+    /// Says how columns of JSON stand, if a file has them in another order: a list with a number for
+    /// each column follows this one.
+    pub fn reordered(&self, tables: &[Table]) -> Option<String> {
+        let names = self.columns.iter();
+        let names: Vec<String> = names.map(|(at, _)| self.first.names[*at].clone()).collect();
+        let sorted = |table: &Table| {
+            let inputs = table.written.iter().filter(|name| names.contains(name));
+            inputs.is_sorted()
+        };
+        (!tables.iter().all(sorted)).then(|| {
+            format!(
+                "columns of `jsonl` stand in alphabetical order, whatever that of the file: {}; so do the numbers of a list \
+                 with one for each column, as in `normalise`",
+                first_names(&names, 50)
+            )
+        })
     }
 
     /// What a user should know of `rows` test rows, once they are encoded.

@@ -135,7 +135,10 @@ fn tables(files: &Files, classes: &mut Classes) -> Result<All> {
         test,
         columns: std::mem::take(&mut plan.described),
         notes: Notes {
-            form: plan.unseen(tested).into_iter().collect(),
+            form: [plan.unseen(tested), plan.reordered(&all)]
+                .into_iter()
+                .flatten()
+                .collect(),
             found: std::mem::take(&mut plan.notes),
             hidden: [plan.lost(), plan.doubts, headless(files, &all)].concat(),
         },

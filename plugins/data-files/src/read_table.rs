@@ -151,8 +151,8 @@ fn csv(path: &Path, how: &Csv, budget: &mut Budget) -> Result<Table> {
     table.with_context(|| format!("{}: the file is empty", path.display()))
 }
 
-/// A row of JSON: its keys in their order, and what each field holds. No list or object in it is kept, and no more
-/// fields than may be.
+/// A row of JSON: its keys in their order, and what each field holds. No list or object in it is
+/// kept, and no more fields than may be.
 struct Row(Vec<String>, Map<String, Json>);
 
 impl<'de> Deserialize<'de> for Row {
@@ -265,7 +265,14 @@ fn jsonl(path: &Path, budget: &mut Budget) -> Result<Table> {
         })?;
         let table = match &mut table {
             Some(table) => table,
-            none => none.insert(Table::new(path, names)?),
+            none => {
+                // objects have no order, and nodes and public rows must agree on one
+                let mut sorted = names.clone();
+                sorted.sort();
+                let new = none.insert(Table::new(path, sorted)?);
+                new.written = names;
+                new
+            }
         };
         let mut known = 0;
         for at in 0..table.names.len() {

@@ -1,6 +1,6 @@
 //! The settings of `files`.
 
-use crate::class_key::{decimal, key};
+use crate::class_key::{decimal, is_code, key};
 use crate::column_kinds::Columns;
 use crate::format::{Csv, Format};
 use crate::label::{LabelKind, LabelSource};
@@ -129,12 +129,15 @@ impl Files {
     }
 
     /// Does a field mean that nothing is known? Numbers are compared as such: -999.0 is -999.
+    /// Codes with leading zeros are no numbers.
     pub(crate) fn is_missing(&self, field: &str) -> bool {
-        let number = |word: &&Literal| !word.0.starts_with(char::is_alphabetic);
+        let number =
+            |word: &&Literal| !word.0.starts_with(char::is_alphabetic) && !is_code(&word.0);
         self.missing.iter().any(|word| word.0 == field)
-            || self.missing.iter().filter(number).any(|word| {
-                decimal(&word.0).is_some_and(|word| decimal(field.trim()) == Some(word))
-            })
+            || !is_code(field)
+                && self.missing.iter().filter(number).any(|word| {
+                    decimal(&word.0).is_some_and(|word| decimal(field.trim()) == Some(word))
+                })
     }
 
     /// The files that rows stand in.

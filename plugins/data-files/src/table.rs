@@ -15,6 +15,8 @@ pub(crate) struct Table {
     pub path: PathBuf,
     /// Names of the columns.
     pub names: Vec<String>,
+    /// Those of JSON as the first row has them; else empty.
+    pub written: Vec<String>,
     /// Where each column stands.
     pub index: BTreeMap<String, usize>,
     pub text: String,
@@ -52,6 +54,7 @@ impl Table {
         Ok(Self {
             path: path.into(),
             names,
+            written: Vec::new(),
             index,
             text: String::new(),
             ends: Vec::new(),

@@ -825,6 +825,10 @@ fn mistakes_say_file_line_and_column() {
         "people.csv:3: column `job`: `cook` is none of its categories: nurse",
     );
     wrong(
+        ", columns: {age: {category: {of: [50, 20]}}}",
+        "people.csv:3: column `age`: `30` is none of its categories: 50, 20",
+    );
+    wrong(
         ", classes: [low, mid]",
         "people.csv:3: column `income`: `high` is none of the classes of the spec",
     );
@@ -852,6 +856,19 @@ fn what_is_missing_is_said_where_it_stands() {
     );
     let error = case.error("{format: csv, train: 'b-*.csv', holdout: 0.5, label: income}");
     assert_eq!(error, "set.files.train: no file matches `b-*.csv`");
+    // the folder of the spec is no pattern
+    let folder = case.0.path().join("run [2]");
+    fs::create_dir(&folder).unwrap();
+    for (path, due) in [
+        ("b.csv", "there is no file F/b.csv"),
+        ("b-*.csv", "no file matches `F/b-*.csv`"),
+    ] {
+        let yaml =
+            format!("{{set: {{files: {{format: csv, train: {path}, holdout: 0.5, label: y}}}}}}");
+        let problems = read_yaml::<DataSpec>(&yaml).unwrap().resolve(&folder);
+        let said = problems[0].1.replace(&folder.display().to_string(), "F");
+        assert_eq!(said, due);
+    }
     fs::create_dir(case.0.path().join("empty")).unwrap();
     let error = case.error("{format: csv, train: empty, holdout: 0.5, label: income}");
     assert!(
@@ -2115,7 +2132,16 @@ fn a_part_of_an_image_is_no_row() {
     let scan = whole.windows(2).position(|two| two == [0xff, 0xda]);
     case.write("a/dog/2.jpg", &whole[..scan.unwrap() + 12]);
     let error = case.error("{format: images, train: a, test: a}");
-    assert!(error.contains("dog/2.jpg: damaged, or cut off"), "{error}");
+    assert!(error.contains("dog/2.jpg: damaged, cut off"), "{error}");
+    // a preview before it, and the start of another image behind it, are none of its own
+    let behind = [&whole[..], b"behind\xff\xda\0\x08"].concat();
+    case.write("a/dog/2.jpg", &behind);
+    case.data("{format: images, train: a, test: a}", ", clients: 1");
+    let preview = b"\xff\xfe\0\x0a\xff\xda\0\x02\0\0\xff\xd9";
+    let cut = [&whole[..2], preview, &whole[2..scan.unwrap() + 12]];
+    case.write("a/dog/2.jpg", &cut.concat());
+    let error = case.error("{format: images, train: a, test: a}");
+    assert!(error.contains("dog/2.jpg: damaged, cut off"), "{error}");
 }
 
 #[test]
@@ -2244,15 +2270,43 @@ fn numbers_of_column_files_are_written_plainly() {
 }
 
 #[test]
-fn columns_of_json_stand_in_the_order_of_the_first_row() {
+fn columns_of_json_stand_in_alphabetical_order() {
     let rows_of = "{\"z\": 1, \"y\": \"a\", \"x\": 20}\n{\"x\": 40, \"z\": 3, \"y\": \"b\"}\n";
-    let case = Case::new(&[("a.jsonl", rows_of)]);
+    let other = "{\"x\": 20, \"y\": \"a\", \"z\": 1}\n{\"x\": 40, \"y\": \"b\", \"z\": 3}\n";
+    let public = "{\"x\": 20, \"z\": 1}\n{\"z\": 3, \"x\": 40}\n";
+    let case = Case::new(&[
+        ("a.jsonl", rows_of),
+        ("b.jsonl", other),
+        ("p.jsonl", public),
+    ]);
+    let data = |name: &str| {
+        case.data(
+            &format!("{{format: jsonl, train: {name}, test: {name}, label: y}}"),
+            ", clients: 1, normalise: {mean: [20, 1], std: [10, 2]}, \
+             public: {from: {set: {files: {format: jsonl, train: p.jsonl}}}}",
+        )
+    };
+    let told = |data: &Assembled| {
+        let of =
+            |note: &&String| note.contains("alphabetical order, whatever that of the file: x, z;");
+        data.notes.iter().filter(of).count()
+    };
+    let (a, b) = (data("a.jsonl"), data("b.jsonl"));
+    assert_eq!(rows(&a), [[0.0, 0.0], [2.0, 1.0]]);
+    assert_eq!(rows(&a), rows(&b));
+    assert_eq!(a.columns, b.columns);
+    assert_eq!((told(&a), told(&b)), (1, 0));
+}
+
+#[test]
+fn a_code_with_leading_zeros_is_no_missing_number() {
+    let case = Case::new(&[("a.csv", "k,y\n0,a\n00,b\n000,a\n0.0,b\n")]);
     let data = case.data(
-        "{format: jsonl, train: a.jsonl, test: a.jsonl, label: y}",
-        ", clients: 1, normalise: {mean: [1, 20], std: [2, 10]}",
+        "{format: csv, train: a.csv, test: a.csv, label: y, missing: [\"\", 0], columns: {k: category}}",
+        ", clients: 1",
     );
-    assert_eq!(rows(&data), [[0.0, 0.0], [1.0, 2.0]]);
-    assert_eq!(data.columns[0].0, "z");
+    let due = [[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.0, 0.0]];
+    assert_eq!(rows(&data), due);
 }
 
 #[test]

@@ -122,7 +122,7 @@ def _rows(source, where: str, options: _Options) -> _Arrays | _Table:
         raise _wrong(where, "a mapping is no rows; give (inputs, labels), or a frame, such as `pandas.DataFrame(rows)`")
     if type(source).__name__ == "LazyFrame":
         raise _wrong(where, "a lazy frame has no rows yet; give `frame.collect()`")
-    if hasattr(source, "ngroups"):
+    if type(source).__name__.endswith("GroupBy"):
         raise _wrong(where, "groups are no rows; give each client its own by `dict(list(groups))`")
     if hasattr(source, "tocsr"):
         raise _wrong(where, "sparse matrices are not read; give `matrix.toarray()`, or a file of libsvm")
@@ -488,8 +488,7 @@ def _write_table(file, table: _Table, where: str):
 
     out = csv.writer(Encoded, lineterminator="\n")
     out.writerow(table.columns)
-    # a row of one empty field would be an empty line
-    out.writerows(zip(*texts, strict=True) if len(texts) != 1 else (((text or "NA"),) for text in texts[0]))
+    out.writerows(zip(*texts, strict=True))
 
 
 def _texts(name: str, column, where: str) -> list[str]:
@@ -531,7 +530,8 @@ def named(error: SpecError, written: Written) -> SpecError:
     def said(text: str) -> str:
         for what, path in written.files.items():
             def place(found: re.Match[str], what=what, path=path) -> str:
-                return _said(what) + (f", row {_row(path, int(found[1]))}" if found[1] else "")
+                row = _row(path, int(found[1])) if found[1] else -1
+                return _said(what) + (f", row {row}" if row >= 0 else "")  # names have no row
 
             text = re.sub(rf"{re.escape(str(path.absolute()))}(?::(\d+))?", place, text)
         return text
@@ -540,7 +540,8 @@ def named(error: SpecError, written: Written) -> SpecError:
 
 
 def _row(path: Path, line: int) -> int:
-    """The row of a table that has this line; a row with a text of several lines has several."""
+    """The row of a table that has this line, -1 for the names; a row with a text of several lines
+    has several."""
     with path.open(encoding="utf-8", errors="surrogatepass", newline="") as file:
         lines = csv.reader(file)
         try:
