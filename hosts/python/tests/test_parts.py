@@ -288,7 +288,10 @@ def test_a_part_records_under_a_name_and_what_is_no_number_is_nan(fedavg):
     fl.aggregator("records")(type("Records", (), {"__doc__": "Records.", "__annotations__": {"what": str}, "what": "mine", "aggregate": records}))
     with pytest.raises(fl.RunError, match="a measure's name has small letters"):
         fl.run(fedavg, with_part("aggregator", "records", what="A b"), quiet=True)
-    assert np.isnan(fl.run(fedavg, with_part("aggregator", "records"), quiet=True).metrics["aggregator.mine"])
+    with pytest.raises(fl.RunError, match="try mine-std"):
+        fl.run(fedavg, with_part("aggregator", "records", what="mine.std"), quiet=True)
+    for what in ("mine", "accuracy", "own.mae"):
+        assert np.isnan(fl.run(fedavg, with_part("aggregator", "records", what=what), quiet=True).metrics[f"aggregator.{what}"])
 
 
 def test_an_exception_tells_the_part_and_the_lines_it_came_through(fedavg):

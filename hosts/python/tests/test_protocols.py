@@ -371,8 +371,9 @@ def test_a_setting_of_a_training_may_be_of_numpy():
 
 
 TARGETS = [
-    (lambda y: np.full((len(y), 2), -0.5), "the target of sample 0 is no probabilities, at least 0 and 1 in all: [-0.5, -0.5]"),
-    (lambda y: np.full((len(y), 2), 3.0), "the target of sample 0 is no probabilities"),
+    (lambda y: np.full((len(y), 2), -0.5), "the target of sample 0 is no probabilities, at least 0 and not all 0: [-0.5, -0.5]"),
+    (lambda y: np.zeros((len(y), 2)), "the target of sample 0 is no probabilities"),
+    (lambda y: np.full((len(y), 2), np.inf), "the target of sample 0 is no probabilities"),
     (lambda y: y.astype(int) - 9, "a target of classes has whole numbers, 0 or more"),
     (lambda y: y + 0.5, "a target of classes has whole numbers, 0 or more"),
 ]
@@ -386,6 +387,15 @@ def test_a_target_that_is_none_is_refused(target, told):
 
     protocol("learns-wrong", train=train)
     fails("learns-wrong", told)
+
+
+def test_soft_labels_need_not_add_up_to_1():
+    def train(self, client, params):
+        client.fit(self.model, client.own.x, np.full((len(client.own.y), 4), 0.4), epochs=1)
+        return params
+
+    protocol("learns-medians", train=train)
+    run("learns-medians")
 
 
 LEARNT = {

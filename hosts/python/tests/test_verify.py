@@ -6,12 +6,25 @@ import sys
 from pathlib import Path
 
 import fl
+import numpy as np
 
 HERE = Path(__file__).parent
 
 
 def verify(*args):
     return subprocess.run([sys.executable, "-m", "fl", "verify", *map(str, args)], capture_output=True, text=True)
+
+
+def test_a_run_with_a_part_of_the_session_verifies(fedavg):
+    @fl.aggregator("py-first-of-session")
+    class First:
+        def aggregate(self, round, inbox):
+            return {name: np.mean([mail[name] for mail in inbox], axis=0) for name in inbox[0]}
+
+    fedavg["parts"]["aggregator"] = {"use": "py-first-of-session"}
+    fl.run(fedavg, out="session", quiet=True)
+    done = verify("session")
+    assert done.returncode == 0, done.stderr
 
 
 def test_an_aggregation_in_python_is_repeated(fedavg, tmp_path, monkeypatch):

@@ -249,7 +249,8 @@ class Round:
     def record(self, name: str, value: float):
         """A number for the report, where it is shown as `SLOT.name`."""
         value = float(value)
-        self._numbers.append([names.check(name, dots=True), value if np.isfinite(value) else None])  # JSON has no NaN
+        # JSON has no NaN
+        self._numbers.append([names.check_of_part(name), value if np.isfinite(value) else None])
 
     def said(self) -> str | None:
         """For the program."""

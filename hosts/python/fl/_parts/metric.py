@@ -44,7 +44,8 @@ def metric(name: str, task: str = "classes") -> Callable[[F], F]:
 
     `f(scores, labels) -> number`, or `None` where it is not defined. It is measured of the server's
     model on the test rows under its name, and of the clients' models under `clients.NAME`, as a
-    mean with its deviation; not of the server's model on clients' own test rows. So it is in `results.metrics`, in `on_step`, in tables, reports and studies, and
+    mean with its deviation; not of the server's model on clients' own test rows. So it is in
+    `results.metrics`, in `on_step`, in tables, reports and studies, and
     `stop-when: {metric: NAME, ..}` can name it. Digests do not depend on it.
 
     `scores` is `rows x outputs` (logits). `labels` has the classes of the rows if `task` is
