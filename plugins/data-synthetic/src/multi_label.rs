@@ -101,8 +101,8 @@ impl MultiLabel {
 mod tests {
     use super::*;
     use crate::synthetic::Make;
-    use fl_core::{Examples, Inputs};
     use fl_core::settings::{defaults, read_yaml};
+    use fl_core::{Examples, Inputs};
     use fl_data::split::{Groups, split};
 
     #[test]

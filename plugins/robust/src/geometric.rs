@@ -9,10 +9,11 @@ const SMALL: f64 = 1e-6;
 settings! {
     /// The geometric median: the point with the least sum of distances to the clients' answers, by
     /// smoothed Weiszfeld steps (RFA; Pillutla et al. 2022). Where rounding holds one at an answer
-    /// that is not the median, a step of Vardi and Zhang (2000) leaves it. Robust to fewer than half of the clients being bad; needs all answers at once.
+    /// that is not the median, a step of Vardi and Zhang (2000) leaves it. Robust to fewer than half
+    /// of the clients being bad; needs all answers at once.
     pub struct GeometricMedian {
-        /// Largest number of Weiszfeld steps, from the median of each number. A step below a
-        /// millionth of the distance to the nearest answers is the last.
+        /// Largest number of steps, those of Vardi and Zhang too, from the median of each number. A
+        /// step below a millionth of the distance to the nearest answers is the last.
         passes: usize = 100, in 1..=1000;
         /// Smaller distances count as this, so that no division by 0 occurs.
         smoothing: f64 = 1e-6, in above(0.0);
