@@ -45,6 +45,7 @@ pub use costs::{COSTS, cost_of};
 pub use csv::{run_lines, runs_csv, tables_csv};
 pub use file::File;
 pub use model::{By, Item, Plot, Position, RunSpec, Study, Table};
+pub use plots::pictures;
 pub use readme_tables::{replaced, section, table};
 pub use results::{RunResult, RunResults};
 pub use results_file::{ResultLine, ResultsFile};

@@ -2,9 +2,9 @@
 
 use crate::columns::{Rounds, transfer_in, usual_names};
 use crate::file::{Names, RawPlot, RawTable};
-use crate::model::{By, Item, Plot, Position, RunSpec};
+use crate::model::{By, Item, Plot, Position, RunSpec, Table};
+use crate::results::{RunResults, values};
 use crate::stats::Sample;
-use crate::tables::TableBuilder;
 use fl_report::{Picture, Spot, axis, positions};
 use std::collections::BTreeSet;
 
@@ -47,10 +47,10 @@ fn one(plot: &RawPlot, raw: &RawTable, rows: &[Item]) -> Result<Plot, String> {
     };
     let names = plot.measure.as_ref().or(raw.measure.as_ref());
     let names = names.map_or(usual_names(), |Names(names)| names.clone());
-    if let (By::Round, Some(name)) = (&by, transfer_in(&names)) {
+    if let Some(name) = transfer_in(&names) {
         return Err(format!(
-            "`{name}` compares whole runs, so it has no value by round; name a path of the grid \
-             under `by`, or a measure of rounds"
+            "`{name}` compares a whole run with one of `solo`, and no plot has both: name another \
+             `measure` in the plot"
         ));
     }
     Ok(Plot {
@@ -61,9 +61,16 @@ fn one(plot: &RawPlot, raw: &RawTable, rows: &[Item]) -> Result<Plot, String> {
 }
 
 /// Returns the plots of a table, from the results of its runs.
-pub(crate) fn pictures(of: &TableBuilder<'_>) -> Vec<Picture> {
-    let plots = of.table.plots.iter();
-    plots.map(|plot| PlotLines { of, plot }.picture()).collect()
+pub fn pictures(table: &Table, answers: &RunResults) -> Vec<Picture> {
+    let plots = table.plots.iter();
+    plots
+        .map(|plot| PlotLines {
+            table,
+            answers,
+            plot,
+        })
+        .map(|drawn| drawn.picture())
+        .collect()
 }
 
 /// Returns the last word of a path: `alpha` of `data.split.dirichlet.alpha`.
@@ -77,7 +84,8 @@ fn words(place: &Position) -> String {
 }
 
 struct PlotLines<'a> {
-    of: &'a TableBuilder<'a>,
+    table: &'a Table,
+    answers: &'a RunResults,
     plot: &'a Plot,
 }
 
@@ -100,15 +108,18 @@ impl PlotLines<'_> {
 
     /// Returns the names that runs have measured; before the first run, all that may be.
     fn measured(&self) -> String {
+        let runs = self.table.runs.iter().flatten().flatten();
         let mut found: Vec<&str> = Vec::new();
-        for (row, runs) in self.of.table.runs.iter().enumerate() {
-            for across in 0..runs.len() {
-                for name in self.of.named(row, across, &self.plot.names) {
-                    if !found.contains(&name) {
-                        found.push(name);
-                    }
-                }
-            }
+        for run in runs.filter_map(|(_, run)| self.answers.get(run)?.as_ref().ok()) {
+            let name = self
+                .plot
+                .names
+                .iter()
+                .find(|name| run.get(name, Rounds::Last).is_some());
+            found.extend(
+                name.map(String::as_str)
+                    .filter(|name| !found.contains(name)),
+            );
         }
         if found.is_empty() {
             self.plot.names.join(" or ")
@@ -119,7 +130,7 @@ impl PlotLines<'_> {
 
     /// Returns the row, with the column if there are several.
     fn label(&self, row: String, across: usize) -> String {
-        let column = &self.of.table.across[across].name;
+        let column = &self.table.across[across].name;
         match (row.is_empty(), column.is_empty()) {
             (true, true) => self.measured(),
             (false, true) => row,
@@ -129,8 +140,8 @@ impl PlotLines<'_> {
     }
 
     fn spot(&self, row: usize, across: usize, x: f64, of: Rounds) -> Option<Spot> {
-        let all = self.of.values(row, across, &self.plot.names, of);
-        let all = all.into_iter();
+        let runs = &self.table.runs[row][across];
+        let all = values(self.answers, runs, &self.plot.names, of).into_iter();
         let sample = Sample::new(all.map(|(_, v)| v * self.plot.scale).collect())?;
         Some(Spot {
             x,
@@ -142,12 +153,11 @@ impl PlotLines<'_> {
 
     /// Returns the name of the axis, and the lines.
     fn by_round(&self) -> (&'static str, Vec<(String, Vec<Spot>)>) {
-        let of_runs = |runs: &[(u64, RunSpec)]| -> Vec<Vec<u64>> {
-            let done = self.of.done(runs.iter());
+        let of_runs = |runs: &mut dyn Iterator<Item = &(u64, RunSpec)>| -> Vec<Vec<u64>> {
+            let done = runs.filter_map(|(_, run)| self.answers.get(run)?.as_ref().ok());
             done.map(|run| run.rounds(&self.plot.names)).collect()
         };
-        let cells = self.of.table.runs.iter().flatten();
-        let all: Vec<_> = cells.flat_map(|runs| of_runs(runs)).collect();
+        let all = of_runs(&mut self.table.runs.iter().flatten().flatten());
         let rounds: BTreeSet<u64> = all.iter().flatten().copied().collect();
         let mut rounds = Vec::from_iter(rounds);
         // what is measured once, and after rounds, is measured at the end
@@ -156,9 +166,9 @@ impl PlotLines<'_> {
             rounds.rotate_left(1);
         }
         let mut lines = Vec::new();
-        for (row, item) in self.of.table.rows.iter().enumerate() {
-            for across in 0..self.of.table.across.len() {
-                let own = of_runs(&self.of.table.runs[row][across]);
+        for (row, item) in self.table.rows.iter().enumerate() {
+            for across in 0..self.table.across.len() {
+                let own = of_runs(&mut self.table.runs[row][across].iter());
                 let own: BTreeSet<u64> = own.into_iter().flatten().collect();
                 let places = rounds.iter().copied().zip(positions(&rounds));
                 let places = places.filter(|(round, _)| own.contains(round));
@@ -172,7 +182,7 @@ impl PlotLines<'_> {
 
     fn by_value(&self, path: &str) -> Vec<(String, Vec<Spot>)> {
         let mut lines: Vec<(String, Vec<Spot>)> = Vec::new();
-        for (row, item) in self.of.table.rows.iter().enumerate() {
+        for (row, item) in self.table.rows.iter().enumerate() {
             let (mut x, mut others) = (None, Vec::new());
             for place in &item.grid {
                 if place.path == path {
@@ -182,7 +192,7 @@ impl PlotLines<'_> {
                 }
             }
             let Some(x) = x else { continue };
-            for across in 0..self.of.table.across.len() {
+            for across in 0..self.table.across.len() {
                 let label = self.label(others.join(", "), across);
                 let spot = self.spot(row, across, x, Rounds::Last);
                 match lines.iter_mut().find(|(of, _)| *of == label) {

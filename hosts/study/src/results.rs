@@ -234,3 +234,18 @@ impl RunResult {
 
 /// The result of each run, or why it failed; without runs that have not been executed.
 pub type RunResults = BTreeMap<RunSpec, std::result::Result<RunResult, String>>;
+
+/// Returns seed and number of every run that has the number.
+pub(crate) fn values(
+    answers: &RunResults,
+    runs: &[(u64, RunSpec)],
+    names: &[String],
+    of: Rounds,
+) -> Vec<(u64, f64)> {
+    let value = |(seed, run): &(u64, RunSpec)| {
+        let measured = answers.get(run)?.as_ref().ok()?;
+        let value = names.iter().find_map(|name| measured.get(name, of))?;
+        value.is_finite().then_some((*seed, value))
+    };
+    runs.iter().filter_map(value).collect()
+}

@@ -99,7 +99,7 @@ pub fn made(table: &Table, answers: &RunResults) -> BuiltTable {
             head,
             rows,
             notes,
-            pictures: pictures(&maker),
+            pictures: pictures(table, answers),
         },
         csv,
     }
@@ -123,8 +123,8 @@ fn hours(hours: f64) -> String {
     format!("{} h", text.strip_suffix(".0").unwrap_or(&text))
 }
 
-pub(crate) struct TableBuilder<'a> {
-    pub(crate) table: &'a Table,
+struct TableBuilder<'a> {
+    table: &'a Table,
     answers: &'a RunResults,
 }
 
@@ -173,21 +173,14 @@ impl TableBuilder<'_> {
     }
 
     /// Returns those of these runs that are done.
-    pub(crate) fn done<'r>(
+    fn done<'r>(
         &'r self,
         runs: impl Iterator<Item = &'r (u64, RunSpec)>,
     ) -> impl Iterator<Item = &'r RunResult> {
         runs.filter_map(|(_, run)| self.answers.get(run)?.as_ref().ok())
     }
 
-    /// Returns the first of these numbers that each run of a cell has, with its seed.
-    pub(crate) fn values(
-        &self,
-        row: usize,
-        across: usize,
-        names: &[String],
-        of: Rounds,
-    ) -> Vec<(u64, f64)> {
+    fn values(&self, row: usize, across: usize, names: &[String], of: Rounds) -> Vec<(u64, f64)> {
         let runs = self.runs(row, across).iter();
         let value = |(seed, run): &(u64, RunSpec)| {
             let result = self.answers.get(run)?.as_ref().ok()?;
@@ -195,21 +188,6 @@ impl TableBuilder<'_> {
             value.is_finite().then_some((*seed, value))
         };
         runs.filter_map(value).collect()
-    }
-
-    /// Returns which of these names the last numbers of a cell's runs have.
-    pub(crate) fn named<'n>(
-        &self,
-        row: usize,
-        across: usize,
-        names: &'n [String],
-    ) -> impl Iterator<Item = &'n str> {
-        let runs = self.runs(row, across).iter();
-        let found = runs.filter_map(move |(seed, run)| {
-            let result = self.answers.get(run)?.as_ref().ok()?;
-            Some(self.first_of(across, *seed, result, names, Rounds::Last)?.0)
-        });
-        found.map(|at| names[at].as_str())
     }
 
     /// Returns the first of these numbers that a run has, with the place of its name.

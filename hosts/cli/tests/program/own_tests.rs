@@ -612,13 +612,14 @@ fn exact_a_study_says_what_compare_says_of_those_who_are_worse_than_alone() {
     let (_, error) = fails(dir, &["study", "s.yaml", "--dry-run"]);
     let why = "`negative-transfer.burden` compares the last scores of clients; leave `best`";
     assert!(error.contains(why), "{error}");
-    // it has no value by round
+    // it has no plot
     study("negative-transfer.burden", set);
     let text = std::fs::read_to_string(dir.join("s.yaml")).unwrap();
     let plot = "- name: t\n  plots: [{ by: round, measure: negative-transfer.burden }]\n";
     std::fs::write(dir.join("s.yaml"), text.replace("- name: t\n", plot)).unwrap();
     let (_, error) = fails(dir, &["study", "s.yaml", "--dry-run"]);
-    let why = "`negative-transfer.burden` compares whole runs, so it has no value by round";
+    let why =
+        "`negative-transfer.burden` compares a whole run with one of `solo`, and no plot has both";
     assert!(error.contains(why), "{error}");
     // a slip is named
     study("negative-transfer.burdens", set);
