@@ -309,8 +309,8 @@ impl Meaning {
     }
 }
 
-/// Returns what is told of a property of a kept model and of this run, and what to do, if it
-/// differs.
+/// Compares a property of a kept model with that of this run. If they differ, returns the text of
+/// each, and the advice.
 fn apart<T: PartialEq>(
     kept: &T,
     own: &T,
@@ -320,7 +320,7 @@ fn apart<T: PartialEq>(
     (kept != own).then(|| [told(kept), told(own), advice.into()])
 }
 
-/// What is told of a property that a run may lack.
+/// Makes the text of a property that a run may lack.
 fn said<T>(none: &str, some: impl Fn(&T) -> String) -> impl Fn(&Option<T>) -> String {
     move |of| of.as_ref().map_or(none.into(), &some)
 }

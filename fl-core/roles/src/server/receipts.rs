@@ -68,7 +68,8 @@ pub struct Receipt {
     pub run: String,
 }
 
-/// What an aggregation was made from besides the messages: enough to repeat it.
+/// What an aggregation was made from besides the messages. A verifier takes the state and the
+/// random numbers from the seed and from the steps before, and not from here.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct AggregationContext {
     /// The slot of the aggregator; `SLOT#LINE` for one of several lines of models

@@ -765,7 +765,8 @@ fn nodes_with_data_of_their_own_sign_what_they_sent() {
     assert!(code == 1 && said.contains("found no key"), "{said}");
 }
 
-/// The leader, or one client for another, has a key, and whoever publishes none could have made it.
+/// The leader's own key signs for no client, and a client without answers has nothing to sign. Two
+/// nodes of one home share a key.
 #[test]
 fn a_countersignature_is_by_another_key_than_the_leaders_for_a_client_that_answered() {
     let d = tempfile::tempdir().unwrap();

@@ -525,7 +525,7 @@ def _text(value, name: str, row: int, where: str) -> str:
 
 
 def named(error: SpecError, written: Written) -> SpecError:
-    """The same error with clients and rows in place of files and lines, which nobody gave."""
+    """The same error with the user's clients and rows in place of fl's own files and lines."""
 
     def said(text: str) -> str:
         for what, path in written.files.items():
