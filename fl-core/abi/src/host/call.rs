@@ -7,11 +7,12 @@ use crate::isolated::{AnswerRooms, CallInput, SharedTensor};
 use crate::library::{Host, Input};
 #[cfg(unix)]
 use crate::raw::FlMessage;
+use bytemuck::Zeroable;
+use bytemuck::allocation::try_zeroed_vec;
 use fl_roles::message::{Bits, Dtype, Tensor};
 use fl_roles::privacy::{Noise, NoiseDraws};
 use fl_roles::{Draws, Executor, Stream};
 use ndarray::{ArrayD, IxDyn};
-use std::alloc::{Layout, alloc_zeroed};
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -222,38 +223,16 @@ impl<'a> Call<'a> {
     }
 }
 
-/// A number of which all bytes may be 0.
-trait Zero: Copy {}
-impl Zero for f32 {}
-impl Zero for f64 {}
-impl Zero for u32 {}
-impl Zero for i64 {}
-impl Zero for u8 {}
-
-/// `n` zeros. The system gives such memory when it is first touched, so that what is asked for and
-/// not used costs nothing.
-fn zeros<T: Zero>(n: usize) -> Result<Vec<T>, String> {
-    if n == 0 {
-        return Ok(Vec::new());
-    }
-    let layout = Layout::array::<T>(n).map_err(|e| e.to_string())?;
-    // SAFETY: the layout is that of at least one number of at least one byte.
-    let data = unsafe { alloc_zeroed(layout) }.cast::<T>();
-    if data.is_null() {
-        return Err(format!("there is no memory for {n} numbers"));
-    }
-    // SAFETY: the allocator of every vector gave `n` numbers in the layout of a vector of capacity
-    // `n`, and zeros are `T`.
-    Ok(unsafe { Vec::from_raw_parts(data, n, n) })
-}
-
-/// A tensor of `n` zeros, and where they are: they stay there when it is moved.
-fn zero_tensor<T: Zero>(
+/// A tensor of `n` zeros, and where they are: they stay there when it is moved. The system gives
+/// such memory when it is first touched, so that what is asked for and not used costs nothing.
+fn zero_tensor<T: Zeroable>(
     shape: &[usize],
     n: usize,
     of: impl FnOnce(ArrayD<T>) -> Tensor,
 ) -> Result<(Tensor, *mut c_void), String> {
-    let numbers = ArrayD::from_shape_vec(IxDyn(shape), zeros::<T>(n)?);
+    let zeros =
+        try_zeroed_vec::<T>(n).map_err(|()| format!("there is no memory for {n} numbers"))?;
+    let numbers = ArrayD::from_shape_vec(IxDyn(shape), zeros);
     let mut numbers = numbers.map_err(|e| e.to_string())?;
     let data = numbers.as_mut_ptr().cast();
     Ok((of(numbers), data))
