@@ -3,16 +3,16 @@
 use super::foreign_call_guard::{CallbackGuard, Rounding};
 use crate::caller::Means;
 #[cfg(unix)]
-use crate::isolated::{AnswerRooms, CallInput, SharedTensor};
+use crate::isolated::{AnswerRooms, CallFacts, SharedTensor};
 use crate::library::{Host, Input};
-#[cfg(unix)]
-use crate::raw::FlMessage;
 use bytemuck::Zeroable;
 use bytemuck::allocation::try_zeroed_vec;
 use fl_roles::message::{Bits, Dtype, Tensor};
 use fl_roles::privacy::{Noise, NoiseDraws};
 use fl_roles::{Draws, Executor, Stream};
 use ndarray::{ArrayD, IxDyn};
+#[cfg(unix)]
+use serde_bytes::ByteArray;
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -117,12 +117,11 @@ impl<'a> Call<'a> {
 
     /// What a process needs to know of this call.
     #[cfg(unix)]
-    pub fn asked<'m>(&self, messages: &'m [FlMessage]) -> CallInput<'m> {
-        CallInput {
-            key: self.key,
+    pub fn facts(&self) -> CallFacts {
+        CallFacts {
+            key: self.key.map(ByteArray::new),
             noise: self.noise,
             answers: self.answers.is_some(),
-            messages,
         }
     }
 

@@ -3,6 +3,7 @@
 use super::describe::{self, Described};
 use super::part_handle::{Functions, PartHandle};
 use super::protocol::LoadedProtocol;
+use crate::caller::Calls;
 use crate::marshal::plain;
 use crate::raw::FL_CHECK;
 use crate::roles::accountant::RemoteAccountant;
@@ -53,8 +54,7 @@ pub(super) fn declare(
                 let protocol = LoadedProtocol::new(functions, who, index, settings.clone(), make)?;
                 return Ok(Box::new(Box::new(protocol) as Box<dyn Protocol>));
             }
-            let task = serde_json::to_string(&make.task)?;
-            let remote = functions.create(who, index, &settings, &task, &make.stream, false)?;
+            let remote = PartHandle::made(functions, who, index, &settings, make, false)?;
             boxed(role, &signature, remote, &make.task)
         };
         Some(CheckedSettings::new(filled, build))
@@ -140,13 +140,7 @@ fn checked(
     let outcome = || -> Result<Option<CheckedText>> {
         let settings = serde_json::to_string(value)?;
         let text = format!(r#"{{"part":{index},"settings":{settings}}}"#);
-        let Some(answer) = functions.ask(who, FL_CHECK, &text)? else {
-            return Ok(None);
-        };
-        let text = answer.text.context("it gave no text")?;
-        serde_json::from_str(&text)
-            .map(Some)
-            .context("its answer to a check")
+        PartHandle::library(functions, who).value(FL_CHECK, &text, &[])
     };
     match outcome() {
         Ok(None) => describe::check(fields, value, reader),

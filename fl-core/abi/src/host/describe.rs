@@ -1,7 +1,8 @@
 //! What a library says of its parts, as this program reads and checks it.
 
-use super::part_handle::Functions;
+use super::part_handle::{Functions, PartHandle};
 use crate::ask::BytesText;
+use crate::caller::Calls;
 use crate::declaration::kept;
 use crate::raw::FL_BYTES;
 use crate::signature::obstacle;
@@ -153,8 +154,8 @@ fn bytes(
 ) -> Option<u64> {
     let (kind, shape) = (kind.into(), *shape);
     let text = serde_json::to_string(&BytesText { kind, shape }).ok()?;
-    let answer = functions.ask(origin, FL_BYTES, &text).ok()??;
-    serde_json::from_str(&answer.text?).ok()?
+    let library = PartHandle::library(functions, origin);
+    library.value(FL_BYTES, &text, &[]).ok()??
 }
 
 fn part(text: PartText) -> Result<Described> {

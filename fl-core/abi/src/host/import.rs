@@ -1,7 +1,8 @@
 //! From a library's table to parts: magic, version and size first.
 
 use super::declare::declare;
-use super::{describe, part_handle::Functions};
+use super::describe;
+use super::part_handle::{Functions, Table};
 use crate::library::{PartLibrary, table};
 use crate::marshal::{SHORTEST_TABLE, of_size};
 use crate::raw::{FL_MAGIC, FL_VERSION, FlLibrary};
@@ -44,7 +45,7 @@ fn other_version(found: u32) -> String {
 /// This program's own parts as they would come out of a library: everything crosses the C
 /// interface, but nothing is loaded. For tests.
 pub fn import_linked(origin: &'static str) -> Vec<&'static PartDecl> {
-    let Ok(functions) = Functions::of(crate::library()) else {
+    let Ok(functions) = Table::of(crate::library()) else {
         return Vec::new();
     };
     let linked = fl_roles::linked_parts().into_iter().enumerate();
@@ -76,7 +77,7 @@ pub fn import_linked(origin: &'static str) -> Vec<&'static PartDecl> {
 /// Says why the library cannot be used.
 pub fn import_library<L: PartLibrary>(origin: &str) -> Result<Vec<&'static PartDecl>, Refused> {
     declared(
-        Functions::of(&table::<L>()).map_err(Refused::Missing)?,
+        Table::of(&table::<L>()).map_err(Refused::Missing)?,
         origin,
         false,
     )
@@ -112,11 +113,7 @@ pub fn import_isolated(
     origin: &str,
     confined: bool,
 ) -> Result<Vec<&'static PartDecl>, Refused> {
-    declared(
-        Functions::IsolatedLibrary(Box::leak(Box::new(library))),
-        origin,
-        confined,
-    )
+    declared(Box::leak(Box::new(library)), origin, confined)
 }
 
 fn declared(
@@ -166,5 +163,5 @@ pub(crate) unsafe fn checked_table(table: *const FlLibrary) -> Result<Functions,
     // SAFETY: magic and version are those of such a table, which has as many bytes as it says; its
     // functions stay for ever.
     let table = unsafe { of_size(table, size as usize) };
-    Functions::of(&table).map_err(Refused::Missing)
+    Table::of(&table).map_err(Refused::Missing)
 }

@@ -32,5 +32,5 @@ pub(super) use {
 #[cfg(unix)]
 pub(super) use {
     foreign_call_guard::own_process, import::checked_table, part_handle::Functions,
-    part_handle::INTERRUPTED, process_mark::process_mark,
+    part_handle::INTERRUPTED, part_handle::Library, process_mark::process_mark,
 };

@@ -5,8 +5,6 @@ use super::deferred_error::DeferredError;
 use super::foreign_call_guard::ForeignCallGuard;
 use crate::caller::{Caller, Calls, Means};
 use crate::data_sets::{KnownSets, NoSets};
-#[cfg(unix)]
-use crate::isolated::IsolatedLibrary;
 use crate::library::asked::told;
 use crate::marshal::{OutgoingMessage, with_inbox, with_messages};
 use crate::raw::{
@@ -15,16 +13,15 @@ use crate::raw::{
 };
 use anyhow::{Context, anyhow, bail};
 use fl_roles::privacy::ReleaseNoise;
-use fl_roles::{AnyInbox, Problem, Result, Stream};
+use fl_roles::{AnyInbox, BuildContext, Problem, Result};
 use std::ffi::c_void;
 
 type Create = unsafe extern "C" fn(u32, FlText, FlText, *const FlHost) -> i32;
 type Operate = unsafe extern "C" fn(*mut c_void, u32, *const FlInput, *const FlHost) -> i32;
 type Describe = unsafe extern "C" fn(*const FlHost, *mut FlText) -> i32;
 
-/// The functions of a library's table, none of them missing. The library stays loaded for ever.
-#[derive(Clone, Copy)]
-pub(crate) struct Table {
+/// The functions of a library's table, none of them missing.
+pub(super) struct Table {
     describe: Describe,
     create: Create,
     call: Operate,
@@ -32,151 +29,102 @@ pub(crate) struct Table {
     free: unsafe extern "C" fn(FlText),
 }
 
-/// What a library does, wherever it is.
-#[derive(Clone, Copy)]
-pub(crate) enum Functions {
-    /// In this process.
-    Here(Table),
-    /// In processes of its own.
-    #[cfg(unix)]
-    IsolatedLibrary(&'static IsolatedLibrary),
-}
+/// What a library does, wherever it is. It stays loaded for ever.
+pub(crate) trait Library: Send + Sync {
+    /// The description of its parts.
+    fn describe(&self) -> Result<String>;
 
-impl Functions {
-    /// Says which function is missing.
-    pub fn of(table: &FlLibrary) -> Result<Self, &'static str> {
-        Ok(Self::Here(Table {
-            describe: table.describe.ok_or("describe")?,
-            create: table.create.ok_or("create")?,
-            call: table.call.ok_or("call")?,
-            drop: table.drop.ok_or("drop")?,
-            free: table.free.ok_or("free")?,
-        }))
-    }
-
-    /// The description.
-    pub fn describe(&self) -> Result<String> {
-        let call = Call::new("a library", None, None);
-        let cannot = "it cannot describe its parts";
-        let table = match self {
-            Self::Here(table) => table,
-            #[cfg(unix)]
-            Self::IsolatedLibrary(apart) => {
-                let (code, answer) = call.run(|host| apart.describe(host));
-                // its process has said already what it could not do
-                let answer = checked(code, answer)?;
-                return answer.and_then(|a| a.text).context(cannot);
-            }
-        };
-        let mut json = FlText::EMPTY;
-        let (code, answer) = call.run(|host| {
-            // SAFETY: `host` and `json` live through the call.
-            unsafe { (table.describe)(host, &mut json) }
-        });
-        checked(code, answer).context(cannot)?;
-        // SAFETY: the text lives until `free`.
-        let text = unsafe { json.read("its description") }.map(str::to_string);
-        let _away = ForeignCallGuard::with("a library");
-        // SAFETY: the text that `describe` gave, once.
-        unsafe { (table.free)(json) };
-        text
-    }
-
-    /// Makes a part.
-    pub fn create_raw(
-        self,
+    /// Makes a part. One that is `alone` shares its process with no other.
+    fn create(
+        &self,
         index: u32,
         settings: &str,
         task: &str,
         alone: bool,
         call: Call<'_>,
-    ) -> (i32, Answer) {
-        match self {
-            Self::Here(table) => call.run(|host| {
-                let _ = alone;
-                // SAFETY: everything handed over lives through the call.
-                unsafe { (table.create)(index, FlText::of(settings), FlText::of(task), host) }
-            }),
-            #[cfg(unix)]
-            Self::IsolatedLibrary(apart) => {
-                let asked = call.asked(&[]);
-                // no code of the library runs here
-                call.run_back(|host| apart.create(index, settings, task, alone, asked, host))
-            }
-        }
+    ) -> (i32, Answer);
+
+    /// Does one operation with a part of this library, which no other call uses, or with the
+    /// library itself if that is NULL.
+    fn call(
+        &self,
+        part: *mut c_void,
+        operation: u32,
+        text: &str,
+        messages: &[FlMessage],
+        call: Call<'_>,
+    ) -> (i32, Answer);
+
+    /// Ends a part of this library, which nothing uses any more.
+    fn drop_part(&self, who: &str, part: *mut c_void);
+}
+
+/// A library, as its parts hold it.
+pub(crate) type Functions = &'static dyn Library;
+
+impl Table {
+    /// The functions of a library in this process; says which one is missing.
+    pub fn of(table: &FlLibrary) -> Result<Functions, &'static str> {
+        Ok(Box::leak(Box::new(Self {
+            describe: table.describe.ok_or("describe")?,
+            create: table.create.ok_or("create")?,
+            call: table.call.ok_or("call")?,
+            drop: table.drop.ok_or("drop")?,
+            free: table.free.ok_or("free")?,
+        })))
+    }
+}
+
+impl Library for Table {
+    fn describe(&self) -> Result<String> {
+        let mut json = FlText::EMPTY;
+        let (code, answer) = Call::new("a library", None, None).run(|host| {
+            // SAFETY: `host` and `json` live through the call.
+            unsafe { (self.describe)(host, &mut json) }
+        });
+        checked(code, answer).context("it cannot describe its parts")?;
+        // SAFETY: the text lives until `free`.
+        let text = unsafe { json.read("its description") }.map(str::to_string);
+        let _away = ForeignCallGuard::with("a library");
+        // SAFETY: the text that `describe` gave, once.
+        unsafe { (self.free)(json) };
+        text
     }
 
-    /// Does one operation with a part of this library; no other call uses the part.
-    pub fn call_raw(
-        self,
+    fn create(
+        &self,
+        index: u32,
+        settings: &str,
+        task: &str,
+        _alone: bool,
+        call: Call<'_>,
+    ) -> (i32, Answer) {
+        call.run(|host| {
+            // SAFETY: everything handed over lives through the call.
+            unsafe { (self.create)(index, FlText::of(settings), FlText::of(task), host) }
+        })
+    }
+
+    fn call(
+        &self,
         part: *mut c_void,
         operation: u32,
         text: &str,
         messages: &[FlMessage],
         call: Call<'_>,
     ) -> (i32, Answer) {
-        match self {
-            Self::Here(table) => {
-                let input = FlInput::of(text, messages);
-                call.run(|host| {
-                    // SAFETY: the part is the library's own, no other call uses it, and
-                    // everything handed over lives through the call.
-                    unsafe { (table.call)(part, operation, &input, host) }
-                })
-            }
-            #[cfg(unix)]
-            Self::IsolatedLibrary(apart) => {
-                let asked = call.asked(messages);
-                call.run_back(|host| {
-                    // SAFETY: the part is one that a call gave, and `messages` are valid through
-                    // the call.
-                    unsafe { apart.call(part, operation, text, asked, host) }
-                })
-            }
-        }
+        let input = FlInput::of(text, messages);
+        call.run(|host| {
+            // SAFETY: the part is the library's own, no other call uses it, and everything handed
+            // over lives through the call.
+            unsafe { (self.call)(part, operation, &input, host) }
+        })
     }
 
-    /// Ends a part of this library, which nothing uses any more.
-    pub fn drop_raw(self, who: &str, part: *mut c_void) {
-        match self {
-            Self::Here(table) => {
-                let _away = ForeignCallGuard::with(who);
-                // SAFETY: the library made it, and it is dropped once.
-                unsafe { (table.drop)(part) }
-            }
-            #[cfg(unix)]
-            Self::IsolatedLibrary(apart) => {
-                // a failure is no error of this part: the next call of another part in the process
-                // reports it
-                _ = Call::new(who, None, None).run(|host| {
-                    // SAFETY: a call gave it, and it is dropped once.
-                    unsafe { apart.drop(part, host) };
-                    FL_OK
-                });
-            }
-        }
-    }
-
-    /// Makes a part; `who` names it in errors. One that is `alone` shares its process with no
-    /// other.
-    pub fn create(
-        self,
-        who: &'static str,
-        index: u32,
-        settings: &str,
-        task: &str,
-        stream: &Stream,
-        alone: bool,
-    ) -> Result<PartHandle> {
-        let call = Call::new(who, Some(stream), None);
-        let (code, answer) = self.create_raw(index, settings, task, alone, call);
-        PartHandle::new(self, who, std::ptr::null_mut()).successor(code, answer)
-    }
-
-    /// Asks the library itself.
-    pub fn ask(self, who: &'static str, operation: u32, text: &str) -> Result<Option<Answer>> {
-        let library = PartHandle::new(self, who, std::ptr::null_mut());
-        library.call(operation, text, &[], Means::default())
+    fn drop_part(&self, who: &str, part: *mut c_void) {
+        let _away = ForeignCallGuard::with(who);
+        // SAFETY: the library made it, and it is dropped once.
+        unsafe { (self.drop)(part) }
     }
 }
 
@@ -226,7 +174,7 @@ unsafe impl Send for PartHandle {}
 impl Drop for PartHandle {
     fn drop(&mut self) {
         if !self.part.is_null() {
-            self.functions.drop_raw(self.who, self.part);
+            self.functions.drop_part(self.who, self.part);
         }
     }
 }
@@ -239,6 +187,27 @@ impl PartHandle {
             part,
             late: DeferredError::default(),
         }
+    }
+
+    /// The library itself; `who` names it in errors.
+    pub fn library(functions: Functions, who: &'static str) -> Self {
+        Self::new(functions, who, std::ptr::null_mut())
+    }
+
+    /// A part that the library makes; `who` names it in errors. One that is `alone` shares its
+    /// process with no other.
+    pub fn made(
+        functions: Functions,
+        who: &'static str,
+        index: u32,
+        settings: &str,
+        make: &BuildContext,
+        alone: bool,
+    ) -> Result<Self> {
+        let task = serde_json::to_string(&make.task)?;
+        let call = Call::new(who, Some(&make.stream), None);
+        let (code, answer) = functions.create(index, settings, &task, alone, call);
+        Self::library(functions, who).successor(code, answer)
     }
 
     /// The parts that an answer holds; dropping one ends it.
@@ -281,7 +250,7 @@ impl PartHandle {
             None => call,
         };
         self.functions
-            .call_raw(self.part, operation, text, messages, call)
+            .call(self.part, operation, text, messages, call)
     }
 
     /// The answer to an operation that gives no part.

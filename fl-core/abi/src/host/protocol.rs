@@ -53,9 +53,8 @@ impl LibraryProtocol {
         let part = match idle {
             Some(part) => part,
             None => {
-                let task = serde_json::to_string(&self.make.task)?;
-                let (functions, stream) = (self.functions, &self.make.stream);
-                functions.create(self.who, self.index, &self.settings, &task, stream, true)?
+                let (functions, who, index) = (self.functions, self.who, self.index);
+                PartHandle::made(functions, who, index, &self.settings, &self.make, true)?
             }
         };
         let out = f(&part);

@@ -1,13 +1,13 @@
 use super::call::{Answer, Call};
 use super::describe;
-use super::part_handle::Functions;
+use super::part_handle::{Functions, Table};
 use crate::raw::*;
 use fl_roles::settings::{Reader, Step, Value};
 use std::ffi::c_void;
 
 /// The functions of this program's own table.
 fn functions() -> Functions {
-    Functions::of(crate::library()).unwrap()
+    Table::of(crate::library()).unwrap()
 }
 
 /// What the host makes of a call in which a library does `f`.

@@ -2,8 +2,8 @@
 
 use super::shared_memory::{AnswerRooms, Mailbox, SharedMemory};
 use super::{
-    CallRequest, Incoming, LINES, LONGEST, Operation, OwnedMessage, ProcessMessage, Reply,
-    SharedMessage, copied, frame, shared, shared_tensors, with_owned,
+    CallFacts, CallRequest, Incoming, LINES, LONGEST, Operation, OwnedMessage, ProcessMessage,
+    Reply, SharedMessage, copied, frame, shared, shared_tensors, with_owned,
 };
 use crate::ask::ErrorText;
 use crate::caller::Means;
@@ -129,7 +129,7 @@ fn run(
     call: Call<'_>,
 ) -> (i32, Answer) {
     with_messages(letters, |messages| {
-        functions.call_raw(part, operation, text, messages, call)
+        functions.call(part, operation, text, messages, call)
     })
 }
 
@@ -273,8 +273,13 @@ impl Child<'_> {
             Err(why) => anyhow::bail!("{why}"),
         };
         self.area.see(ask.room)?;
-        let stream = ask.key.map(|key| Stream::from_key(key.into_array()));
-        let call = Call::new("a library", stream.as_ref(), Some(self.exec)).with_noise(ask.noise);
+        let CallFacts {
+            key,
+            noise,
+            answers,
+        } = ask.call;
+        let stream = key.map(|key| Stream::from_key(key.into_array()));
+        let call = Call::new("a library", stream.as_ref(), Some(self.exec)).with_noise(noise);
         let say = |text| Reply {
             code: FL_OK,
             text: Some(text),
@@ -288,7 +293,7 @@ impl Child<'_> {
                 index,
                 settings,
                 task,
-            } => functions.create_raw(index, &settings, &task, false, call),
+            } => functions.create(index, &settings, &task, false, call),
             Operation::Call {
                 part,
                 operation,
@@ -301,7 +306,7 @@ impl Child<'_> {
                 );
                 called = part;
                 let asked = (part as *mut c_void, operation, &*text);
-                if ask.answers {
+                if answers {
                     let messages = copied(&self.area, ask.messages)?;
                     let to = ToProgram(RefCell::new(&mut *self));
                     let call = call.with_answers(&to);
@@ -312,7 +317,7 @@ impl Child<'_> {
             }
             Operation::Drop { part } => {
                 if self.parts.remove(&part) {
-                    functions.drop_raw("a library", part as *mut c_void);
+                    functions.drop_part("a library", part as *mut c_void);
                 }
                 return Ok(Reply::default());
             }

@@ -22,7 +22,6 @@ mod process;
 mod shared_memory;
 
 pub use child::serve;
-pub(crate) use parent::CallInput;
 pub use parent::{IsolatedLibrary, Process};
 pub(crate) use shared_memory::AnswerRooms;
 
@@ -100,14 +99,20 @@ struct CallRequest {
     /// Its number, which the answer repeats: a process that a library has doubled may answer twice.
     number: u64,
     what: Operation,
-    /// Of the call's random stream. Written as a whole, not byte by byte.
-    key: Option<ByteArray<32>>,
-    noise: Noise,
-    /// Whether the program answers in the middle of it.
-    answers: bool,
+    call: CallFacts,
     messages: Vec<SharedMessage>,
     /// How long the shared memory is by now.
     room: u64,
+}
+
+/// What a process needs to know of a call, beside its operation.
+#[derive(Clone, Copy, Default, Serialize, Deserialize)]
+pub(crate) struct CallFacts {
+    /// Of the call's random stream. Written as a whole, not byte by byte.
+    pub key: Option<ByteArray<32>>,
+    pub noise: Noise,
+    /// Whether the program answers in the middle of it.
+    pub answers: bool,
 }
 
 #[derive(Serialize, Deserialize)]

@@ -1,12 +1,11 @@
 //! The program, which asks.
 
 use super::process::{IsolatedPart, LibraryProcess};
-use super::{Operation, Reply};
-use crate::host::{Call, INTERRUPTED, Refused, checked};
+use super::{CallFacts, Operation, Reply};
+use crate::host::{Answer, Call, INTERRUPTED, Library, Refused, checked};
 use crate::library::Host;
-use crate::raw::{FL_ERROR, FlHost, FlMessage};
+use crate::raw::{FL_ERROR, FL_OK, FlHost, FlMessage};
 use anyhow::{Context, anyhow, bail};
-use fl_roles::privacy::Noise;
 use fl_roles::{Problem, Result};
 use std::ffi::c_void;
 use std::fs::File;
@@ -60,14 +59,6 @@ struct Worker {
     ended: Option<(u64, String)>,
 }
 
-/// What a call needs beside its operation.
-pub(crate) struct CallInput<'a> {
-    pub key: Option<[u8; 32]>,
-    pub noise: Noise,
-    pub answers: bool,
-    pub messages: &'a [FlMessage],
-}
-
 impl IsolatedLibrary {
     /// Processes that `begin` begins when they are needed; a call that takes longer than `longest`
     /// ends its process.
@@ -86,100 +77,17 @@ impl IsolatedLibrary {
     /// # Errors
     /// Says why the library cannot be used.
     pub fn interface(&self) -> Result<u32, Refused> {
-        let call = Call::new("a library", None, None);
-        let (code, answer) = call.run(|host| {
-            let what = Operation::Interface;
-            self.ask(0, None, what, CallInput::NOTHING, host)
-        });
-        let answer = checked(code, answer);
-        let answer = answer.map_err(|e| Refused::Description(format!("{e:#}")))?;
-        let number = answer.and_then(|answer| answer.text?.parse().ok());
+        let text = self.says(Operation::Interface);
+        let text = text.map_err(|e| Refused::Description(format!("{e:#}")))?;
+        let number = text.and_then(|number| number.parse().ok());
         number.ok_or(Refused::Magic)
     }
 
-    /// The description of its parts goes to `host`, as text.
-    pub(crate) fn describe(&self, host: &FlHost) -> i32 {
-        self.ask(0, None, Operation::Describe, CallInput::NOTHING, host)
-    }
-
-    /// Makes a part, which goes to `host`.
-    pub(crate) fn create(
-        &self,
-        index: u32,
-        settings: &str,
-        task: &str,
-        alone: bool,
-        asked: CallInput<'_>,
-        host: &FlHost,
-    ) -> i32 {
-        // a protocol leads for long, and asks parts of the library while it does
-        let worker = if alone {
-            self.free_worker()
-        } else {
-            asked.key.map_or(0, |key| usize::from(key[0])) % PROCESSES
-        };
-        let what = Operation::Create {
-            index,
-            settings: settings.into(),
-            task: task.into(),
-        };
-        self.ask(worker, None, what, asked, host)
-    }
-
-    /// Does one operation with a part, or with the library itself if it is NULL.
-    ///
-    /// # Safety
-    /// `part` is what a call of this library gave, and not dropped; the messages are valid.
-    pub(crate) unsafe fn call(
-        &self,
-        part: *mut c_void,
-        operation: u32,
-        text: &str,
-        asked: CallInput<'_>,
-        host: &FlHost,
-    ) -> i32 {
-        // SAFETY: as the caller says; the handle is a box of ours.
-        let handle = unsafe { part.cast::<IsolatedPart>().as_ref() };
-        let what = Operation::Call {
-            part: handle.map_or(0, |handle| handle.part),
-            operation,
-            text: text.into(),
-        };
-        let worker = handle.map_or(0, |handle| handle.worker);
-        self.ask(worker, handle.map(|h| h.number), what, asked, host)
-    }
-
-    /// Ends a part.
-    ///
-    /// # Safety
-    /// As [`IsolatedLibrary::call`]; it is not used any more.
-    pub(crate) unsafe fn drop(&self, part: *mut c_void, host: &FlHost) {
-        // SAFETY: as the caller promises; the handle is a box of ours, and this is its last
-        // use.
-        let handle = unsafe { Box::from_raw(part.cast::<IsolatedPart>()) };
-        let mut worker = self.worker(handle.worker);
-        // a program whose step is lost ends the processes anyway
-        if super::calls_were_cut() {
-            return;
-        }
-        if handle.worker >= PROCESSES {
-            // its process was for it alone
-            *worker = Worker::default();
-            let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
-            free.push(handle.worker - PROCESSES);
-            return;
-        }
-        let Some(running) = &mut worker.running else {
-            return;
-        };
-        if running.number == handle.number {
-            let what = Operation::Drop { part: handle.part };
-            let told = running.tell(what, CallInput::NOTHING);
-            let told = told.and_then(|()| running.hear(host, &mut log_to(host)));
-            if let Err(error) = told {
-                self.end(&mut worker, &error);
-            }
-        }
+    /// What it says of itself.
+    fn says(&self, what: Operation) -> Result<Option<String>> {
+        let call = Call::new("a library", None, None);
+        let (code, answer) = self.ask(0, None, what, &[], call);
+        Ok(checked(code, answer)?.and_then(|answer| answer.text))
     }
 
     fn worker(&self, at: usize) -> MutexGuard<'_, Worker> {
@@ -211,24 +119,28 @@ impl IsolatedLibrary {
     }
 
     /// Asks process `at`, and hands on what it answers. A question about a part is for process
-    /// `number` alone.
+    /// `number` alone. No code of the library runs in this process.
     fn ask(
         &self,
         at: usize,
         number: Option<u64>,
         what: Operation,
-        asked: CallInput<'_>,
-        host: &FlHost,
-    ) -> i32 {
-        let mut worker = self.worker(at);
-        let answered = self.answered(&mut worker, number, what, asked, host);
-        let told = answered.and_then(|(running, reply)| running.hand_on(at, reply, &Host(host)));
-        told.unwrap_or_else(|error| {
-            Host(host).fail("", &format!("{error:#}"));
-            match error.downcast_ref() {
-                Some(Problem::Interrupted(_)) => INTERRUPTED,
-                _ => FL_ERROR,
-            }
+        messages: &[FlMessage],
+        call: Call<'_>,
+    ) -> (i32, Answer) {
+        let facts = call.facts();
+        call.run_back(|host| {
+            let mut worker = self.worker(at);
+            let answered = self.answered(&mut worker, number, (what, facts, messages), host);
+            let told =
+                answered.and_then(|(running, reply)| running.hand_on(at, reply, &Host(host)));
+            told.unwrap_or_else(|error| {
+                Host(host).fail("", &format!("{error:#}"));
+                match error.downcast_ref() {
+                    Some(Problem::Interrupted(_)) => INTERRUPTED,
+                    _ => FL_ERROR,
+                }
+            })
         })
     }
 
@@ -236,8 +148,7 @@ impl IsolatedLibrary {
         &self,
         worker: &'w mut Worker,
         number: Option<u64>,
-        what: Operation,
-        asked: CallInput<'_>,
+        (what, facts, messages): (Operation, CallFacts, &[FlMessage]),
         host: &FlHost,
     ) -> Result<(&'w mut LibraryProcess, Reply)> {
         let here = worker.running.as_ref().map(|running| running.number);
@@ -258,7 +169,7 @@ impl IsolatedLibrary {
             }
         }
         let running = worker.running.as_mut().context("it has a process")?;
-        let reply = match running.tell(what, asked) {
+        let reply = match running.tell(what, facts, messages) {
             Ok(()) => running.hear(host, &mut log_to(host)),
             Err(error) => Err(error),
         };
@@ -299,16 +210,90 @@ impl IsolatedLibrary {
     }
 }
 
+impl Library for IsolatedLibrary {
+    fn describe(&self) -> Result<String> {
+        let text = self.says(Operation::Describe)?;
+        text.context("it cannot describe its parts")
+    }
+
+    fn create(
+        &self,
+        index: u32,
+        settings: &str,
+        task: &str,
+        alone: bool,
+        call: Call<'_>,
+    ) -> (i32, Answer) {
+        // a protocol leads for long, and asks parts of the library while it does
+        let worker = if alone {
+            self.free_worker()
+        } else {
+            call.facts().key.map_or(0, |key| usize::from(key[0])) % PROCESSES
+        };
+        let what = Operation::Create {
+            index,
+            settings: settings.into(),
+            task: task.into(),
+        };
+        self.ask(worker, None, what, &[], call)
+    }
+
+    fn call(
+        &self,
+        part: *mut c_void,
+        operation: u32,
+        text: &str,
+        messages: &[FlMessage],
+        call: Call<'_>,
+    ) -> (i32, Answer) {
+        // SAFETY: a call of this library gave it, and it is not dropped; the handle is a box of
+        // ours.
+        let handle = unsafe { part.cast::<IsolatedPart>().as_ref() };
+        let what = Operation::Call {
+            part: handle.map_or(0, |handle| handle.part),
+            operation,
+            text: text.into(),
+        };
+        let worker = handle.map_or(0, |handle| handle.worker);
+        self.ask(worker, handle.map(|h| h.number), what, messages, call)
+    }
+
+    fn drop_part(&self, who: &str, part: *mut c_void) {
+        // SAFETY: a call of this library gave it; the handle is a box of ours, and this is its last
+        // use.
+        let handle = unsafe { Box::from_raw(part.cast::<IsolatedPart>()) };
+        let mut worker = self.worker(handle.worker);
+        // a program whose step is lost ends the processes anyway
+        if super::calls_were_cut() {
+            return;
+        }
+        if handle.worker >= PROCESSES {
+            // its process was for it alone
+            *worker = Worker::default();
+            let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+            free.push(handle.worker - PROCESSES);
+            return;
+        }
+        let Some(running) = &mut worker.running else {
+            return;
+        };
+        if running.number == handle.number {
+            let what = Operation::Drop { part: handle.part };
+            Call::new(who, None, None).run_back(|host| {
+                let told = running.tell(what, CallFacts::default(), &[]);
+                let told = told.and_then(|()| running.hear(host, &mut log_to(host)));
+                // a failure is no error of this part: the next call of another part in the process
+                // reports it
+                if let Err(error) = told {
+                    self.end(&mut worker, &error);
+                }
+                FL_OK
+            });
+        }
+    }
+}
+
 /// Passes lines of the log on to the host.
 fn log_to(host: &FlHost) -> impl FnMut(u32, &str) {
     |level, line| Host(host).log(level, line)
-}
-
-impl CallInput<'_> {
-    pub(super) const NOTHING: Self = Self {
-        key: None,
-        noise: Noise::Seeded,
-        answers: false,
-        messages: &[],
-    };
 }

@@ -2,7 +2,7 @@
 
 use super::shared_memory::{Mailbox, SharedMemory};
 use super::{
-    CallInput, CallRequest, ENTRIES, Incoming, LAST_CALLS, LAST_STEP, LINES, Operation, Process,
+    CallFacts, CallRequest, ENTRIES, Incoming, LAST_CALLS, LAST_STEP, LINES, Operation, Process,
     ProcessMessage, Reply, STOPS, SharedMessage, SharedTensor, TimedSocket, WAKE, copied, disjoint,
     frame, longest_message, shared, shared_tensors, with_owned,
 };
@@ -11,10 +11,9 @@ use crate::caller::Means;
 use crate::host::{Answer, Answers, INTERRUPTED, process_mark};
 use crate::library::asked::ask_other;
 use crate::library::{Host, Input};
-use crate::raw::{FL_ERROR, FL_OK, FlHost};
+use crate::raw::{FL_ERROR, FL_OK, FlHost, FlMessage};
 use anyhow::{anyhow, ensure};
 use fl_roles::{Result, Stream};
-use serde_bytes::ByteArray;
 use std::cell::RefCell;
 use std::io::{ErrorKind, Write};
 use std::os::unix::process::ExitStatusExt;
@@ -149,14 +148,14 @@ impl LibraryProcess {
     }
 
     /// Sends a question.
-    pub fn tell(&mut self, what: Operation, asked: CallInput<'_>) -> Result<()> {
-        (self.left, self.may_ask, self.lines) = (self.longest, asked.answers, LINES);
+    pub fn tell(&mut self, what: Operation, call: CallFacts, messages: &[FlMessage]) -> Result<()> {
+        (self.left, self.may_ask, self.lines) = (self.longest, call.answers, LINES);
         for end in self.ends() {
             end.hurries = false;
         }
         self.go_on();
-        let messages = shared(&mut self.area, asked.messages)?;
-        self.send(what, asked, messages)
+        let messages = shared(&mut self.area, messages)?;
+        self.send(what, call, messages)
     }
 
     /// Waits for the answer until the call's time is over; what is logged until then is passed on.
@@ -232,22 +231,21 @@ impl LibraryProcess {
             text,
             failed,
         };
-        self.send(what, CallInput::NOTHING, vec![SharedMessage::of(tensors)])
+        let message = SharedMessage::of(tensors);
+        self.send(what, CallFacts::default(), vec![message])
     }
 
     fn send(
         &mut self,
         what: Operation,
-        asked: CallInput<'_>,
+        call: CallFacts,
         messages: Vec<SharedMessage>,
     ) -> Result<()> {
         self.asked += 1;
         let ask = CallRequest {
             number: self.asked,
             what,
-            key: asked.key.map(ByteArray::new),
-            noise: asked.noise,
-            answers: asked.answers,
+            call,
             messages,
             room: self.area.len() as u64,
         };
@@ -358,7 +356,7 @@ impl Answers for AskedBack<'_> {
             process.go_on();
             let messages = shared(&mut process.area, input.messages())?;
             let what = Operation::Back { operation, text };
-            process.send(what, CallInput::NOTHING, messages)?;
+            process.send(what, CallFacts::default(), messages)?;
             let answer = process.hear(self.host, &mut |_, _| {})?;
             process.pause()?;
             Ok(answer)
