@@ -5,12 +5,11 @@ use super::{
     CallFacts, CallRequest, Incoming, LINES, LONGEST, Operation, OwnedMessage, ProcessMessage,
     Reply, SharedMessage, copied, frame, shared, shared_tensors, with_owned,
 };
-use crate::ask::ErrorText;
 use crate::caller::Means;
 use crate::host::{
     Answer, Answers, Call, Functions, Refused, checked_table, on_log, own_process, process_mark,
 };
-use crate::library::asked::{ask_other, known};
+use crate::library::asked::ask_other;
 use crate::library::{Host, Input};
 use crate::marshal::{OutgoingMessage, with_messages};
 use crate::raw::{FL_ERROR, FL_OK, FlLibrary};
@@ -163,24 +162,8 @@ impl Answers for ToProgram<'_, '_> {
         loop {
             let (request, messages) = self.0.borrow_mut().hear()?;
             match request.what {
-                Operation::Replied {
-                    known: there,
-                    text,
-                    failed,
-                } => {
-                    if let Some(failed) = failed {
-                        return Err(failed.error());
-                    }
-                    if !there {
-                        return Ok(false);
-                    }
-                    let tensors = messages.iter().flat_map(|m| &m.tensors);
-                    let tensors = tensors.map(|(n, t)| (n.as_str().into(), t.view()));
-                    reply.tensors(&tensors.collect())?;
-                    if let Some(text) = text {
-                        reply.text(&text);
-                    }
-                    return Ok(true);
+                Operation::Replied(answer) => {
+                    return answer.answer(&mut self.0.borrow_mut().area, reply);
                 }
                 Operation::Back { operation, text } => {
                     let means = Means {
@@ -190,7 +173,6 @@ impl Answers for ToProgram<'_, '_> {
                     let answer = with_owned(&messages, |letters| {
                         ask_other(reply.0, 0, operation, &text, letters, means)
                     });
-                    let answer = answer.and_then(known);
                     self.0.borrow_mut().answer_back(request.number, answer)?;
                 }
                 _ => anyhow::bail!("the program asked for something else in the middle of a call"),
@@ -239,21 +221,9 @@ impl Child<'_> {
     }
 
     /// Answers what the program asked back.
-    fn answer_back(&mut self, number: u64, answer: Result<Answer>) -> Result<()> {
-        let mut reply = match answer {
-            Ok(answer) => Reply {
-                text: answer.text,
-                tensors: shared_tensors(&mut self.area, &answer.tensors)?,
-                ..Reply::default()
-            },
-            Err(error) => Reply {
-                code: FL_ERROR,
-                text: Some(serde_json::to_string(&ErrorText::of(&error))?),
-                ..Reply::default()
-            },
-        };
+    fn answer_back(&mut self, number: u64, answer: Result<Option<Answer>>) -> Result<()> {
+        let mut reply = Reply::in_call(&mut self.area, answer)?;
         reply.number = number;
-        reply.room = self.area.len() as u64;
         self.tell(&ProcessMessage::Answered(reply))
     }
 
@@ -321,7 +291,7 @@ impl Child<'_> {
                 }
                 return Ok(Reply::default());
             }
-            Operation::Replied { .. } | Operation::Back { .. } => {
+            Operation::Replied(_) | Operation::Back { .. } => {
                 anyhow::bail!("an answer without a request")
             }
         };

@@ -26,9 +26,11 @@ pub use parent::{IsolatedLibrary, Process};
 pub(crate) use shared_memory::AnswerRooms;
 
 use super::ask::ErrorText;
+use super::host::{Answer, INTERRUPTED};
+use super::library::Host;
 use super::marshal::{OutgoingMessage, slice, view};
-use super::raw::FlMessage;
-use anyhow::{Context, ensure};
+use super::raw::{FL_ERROR, FL_OK, FL_UNKNOWN, FlMessage};
+use anyhow::{Context, anyhow, ensure};
 use counted::{counted, counted_if_any, unpacked};
 #[cfg(doc)]
 use fl_roles::Problem;
@@ -133,13 +135,8 @@ enum Operation {
     Drop {
         part: u64,
     },
-    /// What the program answers to a question of a protocol; its tensors are the one message.
-    Replied {
-        /// Whether it has such an operation.
-        known: bool,
-        text: Option<String>,
-        failed: Option<ErrorText>,
-    },
+    /// What the program answers to a question of a protocol.
+    Replied(Reply),
     /// The program asks back in the middle of a question of a protocol.
     Back {
         operation: u32,
@@ -200,6 +197,73 @@ struct Reply {
     #[serde(deserialize_with = "counted")]
     tensors: Vec<SharedTensor>,
     room: u64,
+}
+
+impl Reply {
+    /// What one side answers to the other in the middle of a call.
+    fn in_call(area: &mut SharedMemory, answer: Result<Option<Answer>>) -> Result<Self> {
+        let (code, text, tensors) = match answer {
+            Ok(Some(answer)) => (FL_OK, answer.text, answer.tensors),
+            Ok(None) => (FL_UNKNOWN, None, Vec::new()),
+            Err(error) => {
+                let text = serde_json::to_string(&ErrorText::of(&error))?;
+                (FL_ERROR, Some(text), Vec::new())
+            }
+        };
+        Ok(Self {
+            code,
+            text,
+            tensors: shared_tensors(area, &tensors)?,
+            room: area.len() as u64,
+            ..Self::default()
+        })
+    }
+
+    /// Hands on what [`Reply::in_call`] made; `false`: there is no such operation.
+    fn answer(self, area: &mut SharedMemory, host: &Host<'_>) -> Result<bool> {
+        match self.code {
+            FL_OK => self.hand_on(area, host).map(|_| true),
+            FL_UNKNOWN => Ok(false),
+            _ => {
+                let error = serde_json::from_str(&self.text.unwrap_or_default());
+                Err(error.map_or_else(|_| anyhow!("a protocol failed"), ErrorText::error))
+            }
+        }
+    }
+
+    /// Hands all but the parts to the host, as a library would.
+    fn hand_on(self, area: &mut SharedMemory, host: &Host<'_>) -> Result<i32> {
+        area.see(self.room)?;
+        disjoint(area, self.tensors.iter())?;
+        for tensor in &self.tensors {
+            let bytes = tensor.bytes()?;
+            let from = area.address(tensor.at, bytes)?;
+            let room = host.room(&tensor.name, tensor.dtype, &tensor.shape);
+            if !room.is_null() && bytes > 0 {
+                // SAFETY: the host gave room for a tensor of this type and shape, and its bytes
+                // are shared.
+                unsafe { from.copy_to_nonoverlapping(room, bytes) };
+            }
+        }
+        if self.drew {
+            host.drew();
+        }
+        if let Some(json) = &self.text {
+            host.text(json);
+        }
+        if let Some(misuse) = &self.misuse {
+            return Err(anyhow!("{misuse}"));
+        }
+        if let Some((setting, text)) = &self.failure {
+            host.fail(setting, text);
+        }
+        // that a call was interrupted is for the program to say
+        Ok(if self.code == INTERRUPTED {
+            FL_ERROR
+        } else {
+            self.code
+        })
+    }
 }
 
 /// What comes from a process.

@@ -3,15 +3,14 @@
 use super::shared_memory::{Mailbox, SharedMemory};
 use super::{
     CallFacts, CallRequest, ENTRIES, Incoming, LAST_CALLS, LAST_STEP, LINES, Operation, Process,
-    ProcessMessage, Reply, STOPS, SharedMessage, SharedTensor, TimedSocket, WAKE, copied, disjoint,
-    frame, longest_message, shared, shared_tensors, with_owned,
+    ProcessMessage, Reply, STOPS, SharedMessage, TimedSocket, WAKE, copied, frame, longest_message,
+    shared, with_owned,
 };
-use crate::ask::ErrorText;
 use crate::caller::Means;
-use crate::host::{Answer, Answers, INTERRUPTED, process_mark};
+use crate::host::{Answers, process_mark};
 use crate::library::asked::ask_other;
 use crate::library::{Host, Input};
-use crate::raw::{FL_ERROR, FL_OK, FlHost, FlMessage};
+use crate::raw::{FlHost, FlMessage};
 use anyhow::{anyhow, ensure};
 use fl_roles::{Result, Stream};
 use std::cell::RefCell;
@@ -206,7 +205,8 @@ impl LibraryProcess {
                     }
                     self.go_on();
                     self.lines = LINES;
-                    self.reply_to(answer)?;
+                    let reply = Reply::in_call(&mut self.area, answer)?;
+                    self.send(Operation::Replied(reply), CallFacts::default(), Vec::new())?;
                 }
                 ProcessMessage::Answered(reply) => {
                     ensure!(reply.number == number, "it answered another question");
@@ -215,24 +215,6 @@ impl LibraryProcess {
                 ProcessMessage::LogEvent(..) => {}
             }
         }
-    }
-
-    /// Passes on what the program answers to a protocol.
-    fn reply_to(&mut self, answer: Result<Option<Answer>>) -> Result<()> {
-        let (answer, failed) = match answer {
-            Ok(answer) => (answer, None),
-            Err(error) => (None, Some(ErrorText::of(&error))),
-        };
-        let known = answer.is_some();
-        let Answer { text, tensors, .. } = answer.unwrap_or_default();
-        let tensors = shared_tensors(&mut self.area, &tensors)?;
-        let what = Operation::Replied {
-            known,
-            text,
-            failed,
-        };
-        let message = SharedMessage::of(tensors);
-        self.send(what, CallFacts::default(), vec![message])
     }
 
     fn send(
@@ -255,43 +237,14 @@ impl LibraryProcess {
 
     /// Hands a reply to the host as a library would.
     pub fn hand_on(&mut self, worker: usize, reply: Reply, host: &Host<'_>) -> Result<i32> {
-        self.area.see(reply.room)?;
-        disjoint(&self.area, reply.tensors.iter())?;
-        for part in reply.parts {
+        for part in &reply.parts {
             host.give(IsolatedPart {
                 worker,
                 number: self.number,
-                part,
+                part: *part,
             })?;
         }
-        for tensor in &reply.tensors {
-            let bytes = tensor.bytes()?;
-            let from = self.area.address(tensor.at, bytes)?;
-            let room = host.room(&tensor.name, tensor.dtype, &tensor.shape);
-            if !room.is_null() && bytes > 0 {
-                // SAFETY: the host gave room for a tensor of this type and shape, and its bytes
-                // are shared.
-                unsafe { from.copy_to_nonoverlapping(room, bytes) };
-            }
-        }
-        if reply.drew {
-            host.drew();
-        }
-        if let Some(json) = &reply.text {
-            host.text(json);
-        }
-        if let Some(misuse) = &reply.misuse {
-            return Err(anyhow!("{misuse}"));
-        }
-        if let Some((setting, text)) = &reply.failure {
-            host.fail(setting, text);
-        }
-        // that a call was interrupted is for the program to say
-        Ok(if reply.code == INTERRUPTED {
-            FL_ERROR
-        } else {
-            reply.code
-        })
+        reply.hand_on(&mut self.area, host)
     }
 
     /// Was this call ended early because the program is to stop?
@@ -369,24 +322,6 @@ impl Answers for AskedBack<'_> {
                 return Err(why);
             }
         };
-        if answer.code != FL_OK {
-            let text = answer.text.unwrap_or_default();
-            let error = serde_json::from_str::<ErrorText>(&text);
-            return Err(error.map_or_else(|_| anyhow!("a protocol failed"), ErrorText::error));
-        }
-        // it is handed on as an answer of the library
-        process.hand_on(0, answer, reply).map(|_| true)
-    }
-}
-
-impl SharedMessage {
-    fn of(tensors: Vec<SharedTensor>) -> Self {
-        Self {
-            from: 0,
-            weight: 1.0,
-            class_counts: None,
-            training_loss: None,
-            tensors,
-        }
+        answer.answer(&mut process.area, reply)
     }
 }
