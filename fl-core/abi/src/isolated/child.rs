@@ -316,7 +316,9 @@ impl Child<'_> {
             bodies.push(body.collect::<Result<_>>()?);
         }
         let letters = messages.iter().zip(&bodies);
-        let letters: Vec<_> = letters.map(|(of, body)| of.letter(body)).collect();
+        let letters: Vec<_> = letters
+            .map(|(of, body)| OutgoingMessage::of(&of.mail, body))
+            .collect();
         let given = messages.iter().flat_map(|message| &message.tensors);
         let rooms = AnswerRooms::behind(&self.area, given)?;
         let outcome = run(functions, asked, &letters, call.with_rooms(&rooms));

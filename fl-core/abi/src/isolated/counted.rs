@@ -23,47 +23,31 @@ pub(super) fn unpacked<M: DeserializeOwned>(bytes: &[u8], entries: usize) -> Res
     read.context("a message that cannot be read")
 }
 
-/// A list.
-struct Counted<T>(Vec<T>);
-
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for Counted<T> {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        struct Entries<T>(PhantomData<T>);
-        impl<'de, T: Deserialize<'de>> Visitor<'de> for Entries<T> {
-            type Value = Vec<T>;
-
-            fn expecting(&self, f: &mut Formatter<'_>) -> Written {
-                f.write_str("a list")
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, mut from: A) -> Result<Vec<T>, A::Error> {
-                let mut all = Vec::new();
-                while let Some(one) = from.next_element()? {
-                    LEFT.set(LEFT.get().and_then(|left| left.checked_sub(1)));
-                    if LEFT.get().is_none() {
-                        return Err(A::Error::custom("too many entries"));
-                    }
-                    all.push(one);
-                }
-                Ok(all)
-            }
-        }
-        from.deserialize_seq(Entries(PhantomData)).map(Self)
-    }
-}
-
 /// Reads a list.
 pub(super) fn counted<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     from: D,
 ) -> Result<Vec<T>, D::Error> {
-    Counted::deserialize(from).map(|list| list.0)
-}
+    struct Entries<T>(PhantomData<T>);
+    impl<'de, T: Deserialize<'de>> Visitor<'de> for Entries<T> {
+        type Value = Vec<T>;
 
-/// Reads a list that may be missing.
-pub(super) fn counted_if_any<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
-    from: D,
-) -> Result<Option<Vec<T>>, D::Error> {
-    Option::<Counted<T>>::deserialize(from).map(|list| list.map(|list| list.0))
+        fn expecting(&self, f: &mut Formatter<'_>) -> Written {
+            f.write_str("a list")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut from: A) -> Result<Vec<T>, A::Error> {
+            let mut all = Vec::new();
+            while let Some(one) = from.next_element()? {
+                LEFT.set(LEFT.get().and_then(|left| left.checked_sub(1)));
+                if LEFT.get().is_none() {
+                    return Err(A::Error::custom("too many entries"));
+                }
+                all.push(one);
+            }
+            Ok(all)
+        }
+    }
+    from.deserialize_seq(Entries(PhantomData))
 }
 
 #[cfg(test)]

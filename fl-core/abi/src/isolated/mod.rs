@@ -31,12 +31,12 @@ use super::library::Host;
 use super::marshal::{OutgoingMessage, slice, view};
 use super::raw::{FL_ERROR, FL_OK, FL_UNKNOWN, FlMessage};
 use anyhow::{Context, anyhow, ensure};
-use counted::{counted, counted_if_any, unpacked};
+use counted::{counted, unpacked};
 #[cfg(doc)]
 use fl_roles::Problem;
-use fl_roles::Result;
 use fl_roles::message::{NamedTensors, Tensor, View};
 use fl_roles::privacy::Noise;
+use fl_roles::{ClientMessage, Result};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteArray;
@@ -147,26 +147,9 @@ enum Operation {
 /// A message whose tensors lie in the shared memory.
 #[derive(Serialize, Deserialize)]
 struct SharedMessage {
-    from: u32,
-    weight: f64,
-    #[serde(deserialize_with = "counted_if_any")]
-    class_counts: Option<Vec<u32>>,
-    training_loss: Option<f64>,
+    mail: ClientMessage<()>,
     #[serde(deserialize_with = "counted")]
     tensors: Vec<SharedTensor>,
-}
-
-impl SharedMessage {
-    /// As a library gets it, with these tensors.
-    fn letter<'a, 'n>(&'a self, tensors: &'a NamedTensors<'n>) -> OutgoingMessage<'a, 'n> {
-        OutgoingMessage {
-            from: self.from,
-            weight: self.weight,
-            class_counts: self.class_counts.as_deref(),
-            training_loss: self.training_loss,
-            tensors,
-        }
-    }
 }
 
 /// A tensor in the shared memory, in row order.
@@ -286,10 +269,7 @@ enum ProcessMessage {
 }
 
 /// A copy of a message in the shared memory.
-struct OwnedMessage {
-    facts: SharedMessage,
-    tensors: Vec<(String, Tensor)>,
-}
+type OwnedMessage = ClientMessage<Vec<(String, Tensor)>>;
 
 /// Fails unless the tensors are together no larger than the shared memory, so that copies of them
 /// take no more.
@@ -308,15 +288,13 @@ fn disjoint<'t>(
 /// Copies messages out of the shared memory, which is then free for others.
 fn copied(area: &SharedMemory, messages: Vec<SharedMessage>) -> Result<Vec<OwnedMessage>> {
     disjoint(area, messages.iter().flat_map(|message| &message.tensors))?;
-    let one = |facts: SharedMessage| {
-        let tensors = facts.tensors.iter().map(|tensor| {
+    let one = |SharedMessage { mail, tensors }: SharedMessage| {
+        let tensors = tensors.into_iter().map(|tensor| {
             // SAFETY: the writer waits for an answer, and writes nothing meanwhile.
-            #[allow(unsafe_code, reason = "shared memory")]
-            let view = unsafe { area.view(tensor) }?;
-            Ok((tensor.name.clone(), view.to_tensor()))
+            let numbers = unsafe { area.view(&tensor) }?.to_tensor();
+            Ok((tensor.name, numbers))
         });
-        let tensors = tensors.collect::<Result<_>>()?;
-        Ok(OwnedMessage { facts, tensors })
+        mail.try_map(|()| tensors.collect())
     };
     messages.into_iter().map(one).collect()
 }
@@ -324,13 +302,13 @@ fn copied(area: &SharedMemory, messages: Vec<SharedMessage>) -> Result<Vec<Owned
 /// Runs `f` with such messages.
 fn with_owned<R>(messages: &[OwnedMessage], f: impl FnOnce(&[OutgoingMessage<'_, '_>]) -> R) -> R {
     let bodies = messages.iter().map(|message| {
-        let tensors = message.tensors.iter();
+        let tensors = message.body.iter();
         let views = tensors.map(|(name, tensor)| (name.as_str().into(), tensor.view()));
         views.collect::<NamedTensors<'_>>()
     });
     let bodies: Vec<_> = bodies.collect();
     let letters = messages.iter().zip(&bodies);
-    let letters = letters.map(|(message, tensors)| message.facts.letter(tensors));
+    let letters = letters.map(|(message, tensors)| OutgoingMessage::of(message, tensors));
     f(&letters.collect::<Vec<_>>())
 }
 
@@ -338,7 +316,6 @@ fn with_owned<R>(messages: &[OwnedMessage], f: impl FnOnce(&[OutgoingMessage<'_,
 fn shared(area: &mut SharedMemory, messages: &[FlMessage]) -> Result<Vec<SharedMessage>> {
     let views = |raw: &FlMessage| {
         // SAFETY: the caller lends messages that are valid for the call.
-        #[allow(unsafe_code, reason = "messages of the other side")]
         let views = unsafe { slice(raw.tensors, raw.count) }
             .iter()
             .map(|raw| unsafe { view(raw) });
@@ -346,20 +323,12 @@ fn shared(area: &mut SharedMemory, messages: &[FlMessage]) -> Result<Vec<SharedM
     };
     let bodies = messages.iter().map(views).collect::<Result<Vec<_>>>()?;
     let all = messages.iter().zip(written(area, &bodies)?);
-    Ok(all
-        .map(|(raw, tensors)| {
-            // SAFETY: as above.
-            #[allow(unsafe_code, reason = "messages of the other side")]
-            let mail = unsafe { raw.mail(tensors) };
-            SharedMessage {
-                from: mail.from,
-                weight: mail.weight,
-                class_counts: mail.class_counts,
-                training_loss: mail.training_loss,
-                tensors: mail.body,
-            }
-        })
-        .collect())
+    let message = |(raw, tensors): (&FlMessage, _)| {
+        // SAFETY: as above.
+        let mail = unsafe { raw.mail(()) };
+        SharedMessage { mail, tensors }
+    };
+    Ok(all.map(message).collect())
 }
 
 /// Writes tensors into the shared memory.
