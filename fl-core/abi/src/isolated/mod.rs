@@ -22,6 +22,7 @@ mod process;
 mod shared_memory;
 
 pub use child::serve;
+use parent::Place;
 pub use parent::{IsolatedLibrary, Process};
 pub(crate) use shared_memory::AnswerRooms;
 

@@ -44,16 +44,16 @@ pub struct IsolatedLibrary {
     begin: Begin,
     /// A call that takes longer ends its process; what the program takes to answer does not count.
     longest: Duration,
-    workers: [Mutex<Worker>; PROCESSES],
-    /// Places of processes that have one part each.
-    alone: Mutex<Vec<&'static Mutex<Worker>>>,
-    /// Those of them that are free.
-    free: Mutex<Vec<usize>>,
+    workers: [Place; PROCESSES],
 }
 
-/// The place of a process.
+/// The place of a process, which its parts share with the library. That of a part which is alone
+/// ends with it.
+pub(super) type Place = Arc<Mutex<Worker>>;
+
+/// What is in such a place.
 #[derive(Default)]
-struct Worker {
+pub(super) struct Worker {
     running: Option<LibraryProcess>,
     /// The last one that ended, and why.
     ended: Option<(u64, String)>,
@@ -67,8 +67,6 @@ impl IsolatedLibrary {
             begin,
             longest,
             workers: Default::default(),
-            alone: Mutex::default(),
-            free: Mutex::default(),
         }
     }
 
@@ -86,43 +84,15 @@ impl IsolatedLibrary {
     /// What it says of itself.
     fn says(&self, what: Operation) -> Result<Option<String>> {
         let call = Call::new("a library", None, None);
-        let (code, answer) = self.ask(0, None, what, &[], call);
+        let (code, answer) = self.ask(&self.workers[0], None, what, &[], call);
         Ok(checked(code, answer)?.and_then(|answer| answer.text))
     }
 
-    fn worker(&self, at: usize) -> MutexGuard<'_, Worker> {
-        let worker = match at.checked_sub(PROCESSES) {
-            None => &self.workers[at],
-            Some(at) => {
-                let alone = self.alone.lock().unwrap_or_else(PoisonError::into_inner);
-                alone[at]
-            }
-        };
-        let mut worker = worker.lock().unwrap_or_else(PoisonError::into_inner);
-        // a fork of the program begins processes of its own
-        if let Some(other) = worker.running.take_if(|running| !running.is_ours()) {
-            other.leave();
-        }
-        worker
-    }
-
-    /// The place of a process for one part alone.
-    fn free_worker(&self) -> usize {
-        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
-        let at = free.pop().unwrap_or_else(|| {
-            let mut alone = self.alone.lock().unwrap_or_else(PoisonError::into_inner);
-            // a library stays for ever, and so do these places
-            alone.push(Box::leak(Box::default()));
-            alone.len() - 1
-        });
-        PROCESSES + at
-    }
-
-    /// Asks process `at`, and hands on what it answers. A question about a part is for process
+    /// Asks the process at this place, and hands on what it answers. A question about a part is for process
     /// `number` alone. No code of the library runs in this process.
     fn ask(
         &self,
-        at: usize,
+        place: &Place,
         number: Option<u64>,
         what: Operation,
         messages: &[FlMessage],
@@ -130,10 +100,10 @@ impl IsolatedLibrary {
     ) -> (i32, Answer) {
         let facts = call.facts();
         call.run_back(|host| {
-            let mut worker = self.worker(at);
+            let mut worker = locked(place);
             let answered = self.answered(&mut worker, number, (what, facts, messages), host);
             let told =
-                answered.and_then(|(running, reply)| running.hand_on(at, reply, &Host(host)));
+                answered.and_then(|(running, reply)| running.hand_on(place, reply, &Host(host)));
             told.unwrap_or_else(|error| {
                 Host(host).fail("", &format!("{error:#}"));
                 match error.downcast_ref() {
@@ -224,18 +194,19 @@ impl Library for IsolatedLibrary {
         alone: bool,
         call: Call<'_>,
     ) -> (i32, Answer) {
+        let at = call.facts().key.map_or(0, |key| usize::from(key[0])) % PROCESSES;
         // a protocol leads for long, and asks parts of the library while it does
-        let worker = if alone {
-            self.free_worker()
+        let place = if alone {
+            &Place::default()
         } else {
-            call.facts().key.map_or(0, |key| usize::from(key[0])) % PROCESSES
+            &self.workers[at]
         };
         let what = Operation::Create {
             index,
             settings: settings.into(),
             task: task.into(),
         };
-        self.ask(worker, None, what, &[], call)
+        self.ask(place, None, what, &[], call)
     }
 
     fn call(
@@ -254,32 +225,29 @@ impl Library for IsolatedLibrary {
             operation,
             text: text.into(),
         };
-        let worker = handle.map_or(0, |handle| handle.worker);
-        self.ask(worker, handle.map(|h| h.number), what, messages, call)
+        let place = handle.map_or(&self.workers[0], |handle| &handle.place);
+        self.ask(place, handle.map(|h| h.number), what, messages, call)
     }
 
     fn drop_part(&self, who: &str, part: *mut c_void) {
         // SAFETY: a call of this library gave it; the handle is a box of ours, and this is its last
         // use.
         let handle = unsafe { Box::from_raw(part.cast::<IsolatedPart>()) };
-        let mut worker = self.worker(handle.worker);
+        let mut worker = locked(&handle.place);
         // a program whose step is lost ends the processes anyway
         if super::calls_were_cut() {
+            std::mem::forget(handle.place.clone());
             return;
         }
-        if handle.worker >= PROCESSES {
+        if !self.workers.iter().any(|of| Arc::ptr_eq(of, &handle.place)) {
             // its process was for it alone
             *worker = Worker::default();
-            let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
-            free.push(handle.worker - PROCESSES);
             return;
         }
-        let Some(running) = &mut worker.running else {
-            return;
-        };
-        if running.number == handle.number {
-            let what = Operation::Drop { part: handle.part };
-            Call::new(who, None, None).run_back(|host| {
+        Call::new(who, None, None).run_back(|host| {
+            let running = worker.running.as_mut();
+            if let Some(running) = running.filter(|running| running.number == handle.number) {
+                let what = Operation::Drop { part: handle.part };
                 let told = running.tell(what, CallFacts::default(), &[]);
                 let told = told.and_then(|()| running.hear(host, &mut log_to(host)));
                 // a failure is no error of this part: the next call of another part in the process
@@ -287,10 +255,19 @@ impl Library for IsolatedLibrary {
                 if let Err(error) = told {
                     self.end(&mut worker, &error);
                 }
-                FL_OK
-            });
-        }
+            }
+            FL_OK
+        });
     }
+}
+
+fn locked(place: &Place) -> MutexGuard<'_, Worker> {
+    let mut worker = place.lock().unwrap_or_else(PoisonError::into_inner);
+    // a fork of the program begins processes of its own
+    if let Some(other) = worker.running.take_if(|running| !running.is_ours()) {
+        other.leave();
+    }
+    worker
 }
 
 /// Passes lines of the log on to the host.

@@ -2,9 +2,9 @@
 
 use super::shared_memory::{Mailbox, SharedMemory};
 use super::{
-    CallFacts, CallRequest, ENTRIES, Incoming, LAST_CALLS, LAST_STEP, LINES, Operation, Process,
-    ProcessMessage, Reply, STOPS, SharedMessage, TimedSocket, WAKE, copied, frame, longest_message,
-    shared, with_owned,
+    CallFacts, CallRequest, ENTRIES, Incoming, LAST_CALLS, LAST_STEP, LINES, Operation, Place,
+    Process, ProcessMessage, Reply, STOPS, SharedMessage, TimedSocket, WAKE, copied, frame,
+    longest_message, shared, with_owned,
 };
 use crate::caller::Means;
 use crate::host::{Answers, process_mark};
@@ -71,7 +71,7 @@ impl Drop for OwnedProcess {
 
 /// A part, as the program holds it.
 pub(super) struct IsolatedPart {
-    pub worker: usize,
+    pub place: Place,
     /// The process that has it.
     pub number: u64,
     /// What it is called there.
@@ -236,10 +236,10 @@ impl LibraryProcess {
     }
 
     /// Hands a reply to the host as a library would.
-    pub fn hand_on(&mut self, worker: usize, reply: Reply, host: &Host<'_>) -> Result<i32> {
+    pub fn hand_on(&mut self, place: &Place, reply: Reply, host: &Host<'_>) -> Result<i32> {
         for part in &reply.parts {
             host.give(IsolatedPart {
-                worker,
+                place: place.clone(),
                 number: self.number,
                 part: *part,
             })?;
