@@ -9,7 +9,7 @@ use super::context_json::LogEventText;
 use super::data_sets::KnownSets;
 use super::host::{Answer, Answers, like};
 use super::library::{Host, Input};
-use super::marshal::{OutgoingMessage, content, plain};
+use super::marshal::{OutgoingMessage, content};
 use super::marshal_data::bytes_named;
 use super::raw::{FL_LOAD, FL_SAVE};
 use anyhow::{Context, bail, ensure};
@@ -145,13 +145,7 @@ pub(super) trait Calls: Caller {
 
     /// The JSON of an answer.
     fn json<T: DeserializeOwned>(&self, answer: &Answer) -> Result<T> {
-        let text = answer.text.as_deref().context("it gave no text");
-        self.named(text.and_then(|t| {
-            serde_json::from_str(t).with_context(|| {
-                let shown: String = t.chars().take(80).collect();
-                format!("its answer cannot be read: {}", plain(&shown))
-            })
-        }))
+        self.named(answer.json())
     }
 
     /// An answer's tensors as a message.

@@ -308,12 +308,6 @@ impl KnownSets for HandedOut {
     }
 }
 
-/// The way from a library to the program's data sets.
-pub(super) trait Fetch {
-    fn inputs(&self, number: u64) -> Result<Bytes<Inputs>>;
-    fn labels(&self, number: u64, at: usize) -> Result<Bytes<Labels>>;
-}
-
 /// A part of a set, and how many bytes it has.
 pub(super) type Bytes<T> = (T, usize);
 
@@ -348,7 +342,13 @@ impl LibrarySets {
         })
     }
 
-    pub fn samples(&self, fetch: &dyn Fetch, set: u64, rows: Rows<'_>) -> Result<Samples> {
+    /// The samples of a set, whose inputs `fetch` gets if this library has them no more.
+    pub fn samples(
+        &self,
+        set: u64,
+        rows: Rows<'_>,
+        fetch: impl FnOnce() -> Result<Bytes<Inputs>>,
+    ) -> Result<Samples> {
         let known = |all: &mut Vec<LibrarySet>| {
             let set = all.iter().find(|known| known.number == set);
             set.map(|set| set.inputs.clone())
@@ -356,7 +356,7 @@ impl LibrarySets {
         let inputs = match self.with(known) {
             Some(inputs) => inputs,
             None => {
-                let inputs = fetched((set, None), || fetch.inputs(set))?;
+                let inputs = fetched((set, None), fetch)?;
                 let (number, labels) = (set, Vec::new());
                 let own = inputs.clone();
                 self.with(|all| {
@@ -376,7 +376,13 @@ impl LibrarySets {
         }
     }
 
-    pub fn labels(&self, fetch: &dyn Fetch, set: u64, at: usize) -> Result<Arc<Labels>> {
+    /// Labels of a set, as [`LibrarySets::samples`].
+    pub fn labels(
+        &self,
+        set: u64,
+        at: usize,
+        fetch: impl FnOnce() -> Result<Bytes<Labels>>,
+    ) -> Result<Arc<Labels>> {
         let found = self.with(|all| {
             let set = all.iter().find(|known| known.number == set)?;
             let known = set.labels.iter().find(|(known, _)| *known == at)?;
@@ -385,7 +391,7 @@ impl LibrarySets {
         if let Some(found) = found {
             return Ok(found);
         }
-        let labels = fetched((set, Some(at)), || fetch.labels(set, at))?;
+        let labels = fetched((set, Some(at)), fetch)?;
         self.with(|all| {
             let set = all.iter_mut().find(|known| known.number == set);
             set.into_iter()

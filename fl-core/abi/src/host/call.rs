@@ -5,12 +5,15 @@ use crate::caller::Means;
 #[cfg(unix)]
 use crate::isolated::{AnswerRooms, CallFacts, SharedTensor};
 use crate::library::{Host, Input};
+use crate::marshal::plain;
+use anyhow::Context;
 use bytemuck::Zeroable;
 use bytemuck::allocation::try_zeroed_vec;
 use fl_roles::message::{Bits, Dtype, Tensor};
 use fl_roles::privacy::{Noise, NoiseDraws};
 use fl_roles::{Draws, Executor, Stream};
 use ndarray::{ArrayD, IxDyn};
+use serde::de::DeserializeOwned;
 #[cfg(unix)]
 use serde_bytes::ByteArray;
 use std::ffi::c_void;
@@ -46,6 +49,17 @@ pub(crate) struct Answer {
     pub misuse: Option<String>,
     /// It drew something from the call's stream.
     pub drew: bool,
+}
+
+impl Answer {
+    /// Reads its text, which is JSON.
+    pub fn json<T: DeserializeOwned>(&self) -> fl_roles::Result<T> {
+        let text = self.text.as_deref().context("it gave no text")?;
+        serde_json::from_str(text).with_context(|| {
+            let shown: String = text.chars().take(80).collect();
+            format!("its answer cannot be read: {}", plain(&shown))
+        })
+    }
 }
 
 #[derive(Default)]

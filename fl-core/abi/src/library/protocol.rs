@@ -1,7 +1,7 @@
 //! A protocol behind `call`.
 
 use super::call_context::{Host, Input};
-use super::link::Link;
+use super::link::ProgramPart;
 use crate::ask::{
     AnswerText, ConflictText, ConflictsText, ErrorText, LeadText, SuitsText, TaskText,
 };
@@ -34,8 +34,8 @@ impl LocalProtocol {
 
     fn lead(&self, input: &Input<'_>, host: &Host<'_>) -> Result<()> {
         let text: LeadText = input.json()?;
-        Link::lend(host, input, |link| {
-            let mut server = RemoteServer::new(link, text, self.protocol.declare());
+        ProgramPart::lend(host, input, |program| {
+            let mut server = RemoteServer::new(program, text, self.protocol.declare());
             self.protocol.lead(&mut Server::elsewhere(&mut server))
         })
     }
@@ -54,9 +54,9 @@ impl LocalProtocol {
         let declared = self.protocol.declare();
         let request = ExchangeSpec::find(declared.specs(), &facts.label)?.request;
         let sent = input.message_of(0, request)?;
-        let answer = Link::lend(host, input, |link| {
-            let remote = Box::new(RemoteClient::new(link, client, stream.clone(), &facts));
-            let mut client = Client::elsewhere(remote);
+        let answer = ProgramPart::lend(host, input, |program| {
+            let remote = RemoteClient::new(program, client, stream.clone(), &facts);
+            let mut client = Client::elsewhere(Box::new(remote));
             let needs = RequiredInputs::default();
             let request = Request::new(
                 &facts.label,

@@ -6,10 +6,10 @@ use super::request::{
 };
 use super::selector::RemoteSelector;
 use crate::ask::AnswerText;
-use crate::caller::Calls;
+use crate::caller::{Caller, Calls};
 use crate::data_sets::HandedOut;
 use crate::host::Answers;
-use crate::library::link::{Link, ProgramPart};
+use crate::library::link::ProgramPart;
 use crate::library::{Host, Input};
 use crate::marshal::{content, plain};
 use crate::marshal_data::{ExamplesAsk, bytes_named, examples_of, with_examples};
@@ -23,7 +23,7 @@ use fl_roles::{
 };
 use std::cell::{RefCell, RefMut};
 use std::collections::BTreeMap;
-use std::sync::{Arc, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 /// A client that is elsewhere.
 pub(crate) struct RemoteClient {
@@ -39,9 +39,9 @@ pub(crate) struct RemoteClient {
 }
 
 impl RemoteClient {
-    pub fn new(link: &Arc<Link>, id: ClientId, now: Stream, facts: &Arc<AnswerText>) -> Self {
+    pub fn new(program: &ProgramPart, id: ClientId, now: Stream, facts: &Arc<AnswerText>) -> Self {
         Self {
-            slots: RemoteSlots::new(link),
+            slots: RemoteSlots::new(program),
             id,
             now,
             facts: facts.clone(),
@@ -57,9 +57,9 @@ impl RemoteClient {
 
     fn fetch(&self, operation: u32) -> Result<Examples> {
         let answer = self.slots.request(operation, stating(), &[])?;
-        let ask: ExamplesAsk = self.slots.link.json(&answer)?;
+        let ask: ExamplesAsk = self.slots.json(&answer)?;
         let mut parcel = TensorMap::new(answer.tensors);
-        examples_of(&*self.slots.link, &ask, &mut parcel)
+        examples_of(self.slots.sets(), &ask, &mut parcel)
     }
 }
 
@@ -119,16 +119,10 @@ impl ClientCalls for RemoteClient {
     fn new_model(&self, slot: &str, index: u64) -> Result<Box<dyn Trainer>> {
         let text = stating().slot(slot).index(index);
         let held = self.slots.read(FL_NEW_MODEL, text, &[])?;
-        held_model(&self.slots.link, held)
+        held_model(&self.slots, held)
     }
     fn set_model(&mut self, slot: &str, model: Box<dyn Trainer>) {
-        let place = std::ptr::from_ref(&*model).cast::<()>().addr();
-        let models = self.slots.link.models.lock();
-        let held = models
-            .unwrap_or_else(PoisonError::into_inner)
-            .get(&place)
-            .copied();
-        match held {
+        match self.slots.number_of(&*model) {
             Some(model) => self.done(FL_SET_MODEL, stating().slot(slot).part(model)),
             None => {
                 let why = anyhow!("`set_model` was given another model than `new_model` gave");
@@ -146,7 +140,7 @@ impl ClientCalls for RemoteClient {
         let text = stating().slot(slot);
         let (held, pool): (u64, String) = self.slots.read(FL_TAKE_SELECTOR, text, &[])?;
         self.selectors.insert(slot.into(), held);
-        let selector = ProgramPart::new(&self.slots.link, held);
+        let selector = Box::new(self.slots.part(held));
         Ok(Box::new(RemoteSelector::new(selector, &pool)?))
     }
     fn put_selector(&mut self, slot: &str, _: Box<dyn AnySelector>) {
@@ -199,7 +193,7 @@ impl ClientCalls for RemoteClient {
         let (held, steps): (u64, usize) = self.slots.read(FL_BEGIN_STEPS, text, &sent)?;
         self.mechanism = held;
         let mechanism = RemoteMechanism {
-            remote: ProgramPart::new(&self.slots.link, held),
+            remote: Box::new(self.slots.part(held)),
             on: like.message_type(),
         };
         Ok((Box::new(mechanism), steps))

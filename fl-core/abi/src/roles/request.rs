@@ -10,7 +10,7 @@ use super::{generator, mechanism, selector, trainer};
 use crate::caller::{Caller, Calls, Means};
 use crate::data_sets::HandedOut;
 use crate::host::Answer;
-use crate::library::link::{Link, ProgramPart};
+use crate::library::link::ProgramPart;
 use crate::library::{Host, Input};
 use crate::marshal::{OutgoingMessage, content, shorter, with_inbox_letters};
 use crate::marshal_data::{
@@ -33,7 +33,7 @@ use std::cell::{Cell, RefCell, RefMut};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::ops::Deref;
-use std::sync::{Arc, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 impl Request {
     pub fn read(input: &Input<'_>) -> Result<Self> {
@@ -89,7 +89,7 @@ impl Request {
     }
 }
 
-impl Link {
+impl ProgramPart {
     /// Sends a request to the program, with messages of these tensors.
     pub fn request(
         &self,
@@ -101,7 +101,7 @@ impl Link {
         self.must(operation, &text, messages, Means::default())
     }
 
-    /// As [`Link::request`], with envelopes.
+    /// As [`ProgramPart::request`], with envelopes.
     pub fn call_with(
         &self,
         operation: u32,
@@ -152,23 +152,23 @@ impl Link {
 
 /// The slots and public data of the program, for a protocol's server or client.
 pub(super) struct RemoteSlots {
-    pub link: Arc<Link>,
+    program: ProgramPart,
     models: BTreeMap<String, RemoteTrainer>,
     generators: BTreeMap<String, RemoteGenerator>,
     public: OnceLock<Arc<Public>>,
 }
 
 impl Deref for RemoteSlots {
-    type Target = Link;
-    fn deref(&self) -> &Link {
-        &self.link
+    type Target = ProgramPart;
+    fn deref(&self) -> &ProgramPart {
+        &self.program
     }
 }
 
 impl RemoteSlots {
-    pub fn new(link: &Arc<Link>) -> Self {
+    pub fn new(program: &ProgramPart) -> Self {
         Self {
-            link: link.clone(),
+            program: program.part(0),
             models: BTreeMap::new(),
             generators: BTreeMap::new(),
             public: OnceLock::new(),
@@ -179,9 +179,9 @@ impl RemoteSlots {
         Ok(match self.models.entry(slot.into()) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(new) => {
-                let number = self.link.read(FL_MODEL, stating().slot(slot), &[])?;
-                let part = ProgramPart::new(&self.link, number);
-                new.insert(RemoteTrainer::new(part, None)?)
+                let number = self.program.read(FL_MODEL, stating().slot(slot), &[])?;
+                let part = self.program.part(number);
+                new.insert(RemoteTrainer::new(Box::new(part), None)?)
             }
         })
     }
@@ -190,9 +190,9 @@ impl RemoteSlots {
         Ok(match self.generators.entry(slot.into()) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(new) => {
-                let number = self.link.read(FL_GENERATOR, stating().slot(slot), &[])?;
-                let remote = ProgramPart::new(&self.link, number);
-                let input = None;
+                let text = stating().slot(slot);
+                let number = self.program.read(FL_GENERATOR, text, &[])?;
+                let (remote, input) = (Box::new(self.program.part(number)), None);
                 new.insert(RemoteGenerator { remote, input })
             }
         })
@@ -204,8 +204,8 @@ impl RemoteSlots {
             return Ok(known.clone());
         }
         let answer = self.request(FL_PUBLIC, stating(), &[])?;
-        let text: PublicText = self.link.json(&answer)?;
-        let public = Arc::new(public_of(&*self.link, &text, answer.tensors)?);
+        let text: PublicText = self.json(&answer)?;
+        let public = Arc::new(public_of(self.sets(), &text, answer.tensors)?);
         Ok(self.public.get_or_init(|| public).clone())
     }
 
@@ -217,18 +217,14 @@ impl RemoteSlots {
             .kind(inbox.message_type().kind)
             .shown(shown.map(|sent| sent.kind().into()));
         message_in(with_inbox_letters(inbox, shown, |letters| {
-            self.link
-                .call_with(FL_AGGREGATE, text, letters, Means::default())
+            self.call_with(FL_AGGREGATE, text, letters, Means::default())
         })?)
     }
 }
 
 /// Returns the message in an answer, whose text is its kind.
 pub(super) fn message_in(answer: Answer) -> Result<Erased> {
-    let kind: String = match &answer.text {
-        Some(text) => serde_json::from_str(text)?,
-        None => bail!("an answer that names no kind of message"),
-    };
+    let kind: String = answer.json()?;
     let of = message_type(&kind);
     let of =
         of.with_context(|| format!("no message is called `{kind}`; register it with `messages!`"))?;
@@ -236,12 +232,10 @@ pub(super) fn message_in(answer: Answer) -> Result<Erased> {
 }
 
 /// Makes a model that the protocol holds by this number.
-pub(super) fn held_model(link: &Arc<Link>, number: u64) -> Result<Box<dyn Trainer>> {
-    let model = RemoteTrainer::new(ProgramPart::held(link, number), None)?;
+pub(super) fn held_model(program: &ProgramPart, number: u64) -> Result<Box<dyn Trainer>> {
+    let model = RemoteTrainer::new(Box::new(program.held(number)), None)?;
     let model = Box::new(model);
-    let place = std::ptr::from_ref(&*model).addr();
-    let mut models = link.models.lock().unwrap_or_else(PoisonError::into_inner);
-    models.insert(place, number);
+    program.hold(&*model, number);
     Ok(model)
 }
 

@@ -5,10 +5,10 @@ use super::request::{
 };
 use super::selector::{give_positions, pool_of, with_pool};
 use crate::ask::{ErrorText, LeadText};
-use crate::caller::{Calls, Means};
+use crate::caller::{Caller, Calls, Means};
 use crate::data_sets::HandedOut;
 use crate::host::{Answer, Answers};
-use crate::library::link::{Link, read};
+use crate::library::link::ProgramPart;
 use crate::library::{Host, Input};
 use crate::marshal::{OutgoingMessage, content, plain};
 use crate::marshal_data::{apart, bytes_named, numbered, samples_of, with_samples};
@@ -76,9 +76,9 @@ impl Answers for FormBack<'_> {
 }
 
 impl RemoteServer {
-    pub fn new(link: &Arc<Link>, text: LeadText, declared: Declaration<'_>) -> Self {
+    pub fn new(program: &ProgramPart, text: LeadText, declared: Declaration<'_>) -> Self {
         Self {
-            slots: RemoteSlots::new(link),
+            slots: RemoteSlots::new(program),
             filled: text.filled,
             task: text.task,
             everyone: text.everyone,
@@ -92,7 +92,7 @@ impl RemoteServer {
     }
 
     fn step(&self, answer: Answer) -> Result<(StepText, Option<Vec<u8>>)> {
-        let text = self.slots.link.json(&answer)?;
+        let text = self.slots.json(&answer)?;
         let mut parcel = TensorMap::new(answer.tensors);
         let state = parcel.has("state").then(|| parcel.bytes("state"));
         Ok((text, state.transpose()?))
@@ -162,11 +162,11 @@ impl ServerCalls for RemoteServer {
     fn reader(&self, slot: &str) -> ModelReader {
         let reader = self.slots.read(FL_READER, stating().slot(slot), &[]);
         let reader: u64 = self.slots.keep(reader).unwrap_or_default();
-        let link = self.slots.link.clone();
+        let program = self.slots.part(0);
         Box::new(move |client, bytes| {
             let text = stating().part(reader).client(client);
-            let held = link.read(FL_READ, text, &[bytes_named("model", bytes)])?;
-            held_model(&link, held)
+            let held = program.read(FL_READ, text, &[bytes_named("model", bytes)])?;
+            held_model(&program, held)
         })
     }
     fn select(
@@ -179,7 +179,7 @@ impl ServerCalls for RemoteServer {
             return Ok(None);
         }
         let name = pool.name();
-        with_pool(&*self.slots.link, pool, |samples, tensors| {
+        with_pool(self.slots.sets(), pool, |samples, tensors| {
             let text = stating()
                 .slot(slot)
                 .round(round)
@@ -219,7 +219,7 @@ impl Exchanges for RemoteServer {
         let sent: Vec<_> = messages.iter().map(|m| content(*m)).collect();
         let text = stating().round(round).label(label).to(to).which(which);
         let answer = self.slots.request(FL_COLLECT, text, &sent)?;
-        let mail: Vec<ClientMessage<()>> = self.slots.link.json(&answer)?;
+        let mail: Vec<ClientMessage<()>> = self.slots.json(&answer)?;
         let bodies = apart(answer.tensors, mail.len())?;
         for (mail, body) in mail.into_iter().zip(bodies) {
             let client = format!("client {}", mail.from);
@@ -365,7 +365,7 @@ impl Results for RemoteServer {
         self.slots.done(FL_KEEP_GENERATOR, stating().slot(slot))
     }
     fn keep_images(&mut self, name: &str, images: &Samples) -> Result<()> {
-        with_samples(&*self.slots.link, images, |samples, tensors| {
+        with_samples(self.slots.sets(), images, |samples, tensors| {
             let text = stating().name(name).samples(samples);
             self.slots
                 .request(FL_KEEP_IMAGES, text, &[tensors])
@@ -602,6 +602,6 @@ fn form(
         let tensors = content(&*mail.body);
         reply.ask_back(FL_FORM, "", OutgoingMessage::of(&mail, &tensors))?
     };
-    let envelope: ClientMessage<()> = read(&answer)?;
+    let envelope: ClientMessage<()> = answer.json()?;
     envelope.try_map(|()| into.from_tensors(TensorMap::new(answer.tensors)))
 }
