@@ -368,6 +368,7 @@ mod grown {
     use super::super::host::Call;
     use super::super::marshal::{OutgoingMessage, content, of_size, with_messages};
     use super::*;
+    use crate::caller::Means;
 
     #[repr(C)]
     struct LaterHost {
@@ -403,7 +404,7 @@ mod grown {
             .position(|part| part.name == "test-mean")
             .unwrap() as u32;
         let (stream, task) = (Stream::root(0), r#"{"input": [1], "kind": {"Classes": 2}}"#);
-        let call = || Call::new("a library", Some(&stream), None);
+        let call = || Call::new("a library", Means::stream(&stream));
         let (code, answer) = later(call(), |host| {
             let (settings, task) = (FlText::of("{}"), FlText::of(task));
             // SAFETY: everything handed over lives through the call.

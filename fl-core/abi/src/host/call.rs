@@ -10,7 +10,7 @@ use anyhow::Context;
 use bytemuck::Zeroable;
 use bytemuck::allocation::try_zeroed_vec;
 use fl_roles::message::{Bits, Dtype, Tensor};
-use fl_roles::privacy::{Noise, NoiseDraws};
+use fl_roles::privacy::{Noise, NoiseDraws, ReleaseNoise};
 use fl_roles::{Draws, Executor, Stream};
 use ndarray::{ArrayD, IxDyn};
 use serde::de::DeserializeOwned;
@@ -89,13 +89,15 @@ pub(crate) struct Call<'a> {
 }
 
 impl<'a> Call<'a> {
-    pub fn new(who: &'a str, stream: Option<&Stream>, exec: Option<&'a dyn Executor>) -> Self {
+    /// A call of `who`.
+    pub fn new(who: &'a str, means: Means<'a>) -> Self {
+        let stream = means.noise.map(ReleaseNoise::source).or(means.stream);
         Self {
             who,
             key: stream.map(Stream::key),
-            exec,
-            noise: Noise::Seeded,
-            answers: None,
+            exec: means.exec,
+            noise: means.noise.map(ReleaseNoise::kind).unwrap_or_default(),
+            answers: means.answers,
             #[cfg(unix)]
             rooms: None,
             rounding: Rounding::now(),
@@ -119,14 +121,6 @@ impl<'a> Call<'a> {
     pub fn with_rooms(self, rooms: &'a AnswerRooms<'a>) -> Self {
         let rooms = Some(rooms);
         Self { rooms, ..self }
-    }
-
-    /// A call back, in the middle of one of the other side's.
-    pub fn back(means: Means<'a>) -> Self {
-        Self {
-            answers: means.answers,
-            ..Self::new("the program", means.stream, None)
-        }
     }
 
     /// What a process needs to know of this call.

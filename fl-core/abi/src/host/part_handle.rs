@@ -12,7 +12,6 @@ use crate::raw::{
     FlLibrary, FlMessage, FlText,
 };
 use anyhow::{Context, anyhow, bail};
-use fl_roles::privacy::ReleaseNoise;
 use fl_roles::{AnyInbox, BuildContext, Problem, Result};
 use std::ffi::c_void;
 
@@ -78,7 +77,7 @@ impl Table {
 impl Library for Table {
     fn describe(&self) -> Result<String> {
         let mut json = FlText::EMPTY;
-        let (code, answer) = Call::new("a library", None, None).run(|host| {
+        let (code, answer) = Call::new("a library", Means::default()).run(|host| {
             // SAFETY: `host` and `json` live through the call.
             unsafe { (self.describe)(host, &mut json) }
         });
@@ -205,7 +204,7 @@ impl PartHandle {
         alone: bool,
     ) -> Result<Self> {
         let task = serde_json::to_string(&make.task)?;
-        let call = Call::new(who, Some(&make.stream), None);
+        let call = Call::new(who, Means::stream(&make.stream));
         let (code, answer) = functions.create(index, settings, &task, alone, call);
         Self::library(functions, who).successor(code, answer)
     }
@@ -242,13 +241,7 @@ impl PartHandle {
         messages: &[FlMessage],
         means: Means<'_>,
     ) -> (i32, Answer) {
-        let stream = means.noise.map(ReleaseNoise::source).or(means.stream);
-        let call = Call::new(self.who, stream, means.exec);
-        let call = call.with_noise(means.noise.map(ReleaseNoise::kind).unwrap_or_default());
-        let call = match means.answers {
-            Some(answers) => call.with_answers(answers),
-            None => call,
-        };
+        let call = Call::new(self.who, means);
         self.functions
             .call(self.part, operation, text, messages, call)
     }

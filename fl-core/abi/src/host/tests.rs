@@ -1,6 +1,7 @@
 use super::call::{Answer, Call};
 use super::describe;
 use super::part_handle::{Functions, Table};
+use crate::caller::Means;
 use crate::raw::*;
 use fl_roles::settings::{Reader, Step, Value};
 use std::ffi::c_void;
@@ -12,7 +13,7 @@ fn functions() -> Functions {
 
 /// What the host makes of a call in which a library does `f`.
 fn outcome(f: impl FnOnce(&FlHost)) -> Answer {
-    let (_, answer) = Call::new("a part", None, None).run(|host| {
+    let (_, answer) = Call::new("a part", Means::default()).run(|host| {
         f(host);
         FL_OK
     });

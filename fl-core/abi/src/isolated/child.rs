@@ -249,7 +249,12 @@ impl Child<'_> {
             answers,
         } = ask.call;
         let stream = key.map(|key| Stream::from_key(key.into_array()));
-        let call = Call::new("a library", stream.as_ref(), Some(self.exec)).with_noise(noise);
+        let means = Means {
+            stream: stream.as_ref(),
+            exec: Some(self.exec),
+            ..Means::default()
+        };
+        let call = Call::new("a library", means).with_noise(noise);
         let say = |text| Reply {
             code: FL_OK,
             text: Some(text),

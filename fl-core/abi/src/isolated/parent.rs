@@ -2,6 +2,7 @@
 
 use super::process::{IsolatedPart, LibraryProcess};
 use super::{CallFacts, Operation, Reply};
+use crate::caller::Means;
 use crate::host::{Answer, Call, INTERRUPTED, Library, Refused, checked};
 use crate::library::Host;
 use crate::raw::{FL_ERROR, FL_OK, FlHost, FlMessage};
@@ -83,7 +84,7 @@ impl IsolatedLibrary {
 
     /// What it says of itself.
     fn says(&self, what: Operation) -> Result<Option<String>> {
-        let call = Call::new("a library", None, None);
+        let call = Call::new("a library", Means::default());
         let (code, answer) = self.ask(&self.workers[0], None, what, &[], call);
         Ok(checked(code, answer)?.and_then(|answer| answer.text))
     }
@@ -244,7 +245,7 @@ impl Library for IsolatedLibrary {
             *worker = Worker::default();
             return;
         }
-        Call::new(who, None, None).run_back(|host| {
+        Call::new(who, Means::default()).run_back(|host| {
             let running = worker.running.as_mut();
             if let Some(running) = running.filter(|running| running.number == handle.number) {
                 let what = Operation::Drop { part: handle.part };

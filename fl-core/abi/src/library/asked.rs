@@ -23,7 +23,7 @@ pub(crate) fn ask_other(
         .context("only a protocol that leads or answers, and a trainer that fits, may ask the program for something")?;
     let (code, answer) = with_messages(letters, |messages| {
         let input = FlInput::of(text, messages);
-        Call::back(means).run_back(|sink| {
+        Call::new("the program", means).run_back(|sink| {
             // SAFETY: the other side's own function and context, in the middle of its call; what is
             // handed over lives through this one.
             unsafe { call(host.context, part, operation, &raw const input, sink) }

@@ -1,5 +1,6 @@
 use super::borrowed_inbox::{BorrowedInbox, InboxBuffer};
 use super::{Host, Input, OpenCall};
+use crate::caller::Means;
 use crate::host::Call;
 use crate::marshal::{OutgoingMessage, content, with_messages};
 use crate::raw::*;
@@ -127,7 +128,7 @@ fn a_call_is_open_on_its_thread_until_it_ends() {
         count: 0,
     };
     let mut later = None;
-    Call::new("a part", None, None).run_back(|host| {
+    Call::new("a part", Means::default()).run_back(|host| {
         OpenCall::lend(&Host(host), &Input(&input), |now| {
             let text = now.with(|_, input| input.text().map(String::from));
             assert_eq!(text.unwrap(), "[1]");
