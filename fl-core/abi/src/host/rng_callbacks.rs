@@ -47,25 +47,19 @@ impl Call<'_> {
 
 pub(super) unsafe extern "C" fn fill_uniform(context: *mut c_void, out: *mut f64, n: usize) {
     // SAFETY: as `log`; `out` has room for `n` numbers that are not shared.
-    unsafe {
-        serve(context, (), |call| {
-            if n > 0 && !out.is_null() {
-                call.draw(std::slice::from_raw_parts_mut(out, n), Draws::uniform);
-            }
-        });
-    }
+    unsafe { serve_numbers(context, out, n, |call, out| call.draw(out, Draws::uniform)) }
 }
 
 pub(super) unsafe extern "C" fn fill_normal(context: *mut c_void, out: *mut f64, n: usize) {
     // SAFETY: as `fill_uniform`.
     unsafe {
-        serve(context, (), |call| {
+        serve_numbers(context, out, n, |call, out| {
             if call.noise == Noise::System {
                 let what =
                     "it drew normal numbers; noise of the system is added with `add_gaussian`";
                 call.misuse(what.into());
-            } else if n > 0 && !out.is_null() {
-                call.draw(std::slice::from_raw_parts_mut(out, n), Draws::normal);
+            } else {
+                call.draw(out, Draws::normal);
             }
         });
     }
@@ -77,16 +71,11 @@ pub(super) unsafe extern "C" fn add_laplace(
     n: usize,
     scale: f64,
 ) {
+    let add = |call: &Call<'_>, values: &mut [f64]| {
+        call.hide("add_laplace", values, scale, NoiseDraws::laplace);
+    };
     // SAFETY: as `fill_uniform`, of `values`.
-    unsafe {
-        add(
-            context,
-            "add_laplace",
-            (values, n),
-            scale,
-            NoiseDraws::laplace,
-        )
-    }
+    unsafe { serve_numbers(context, values, n, add) }
 }
 
 pub(super) unsafe extern "C" fn add_gaussian(
@@ -95,27 +84,28 @@ pub(super) unsafe extern "C" fn add_gaussian(
     n: usize,
     sigma: f64,
 ) {
+    let add = |call: &Call<'_>, values: &mut [f64]| {
+        call.hide("add_gaussian", values, sigma, NoiseDraws::gaussian);
+    };
     // SAFETY: as `fill_uniform`, of `values`.
-    unsafe {
-        add(
-            context,
-            "add_gaussian",
-            (values, n),
-            sigma,
-            NoiseDraws::gaussian,
-        )
-    }
+    unsafe { serve_numbers(context, values, n, add) }
 }
 
+/// Runs `f` with the numbers, if there are any.
+///
 /// # Safety
-/// As [`serve`]; at `values` are as many numbers as it states, which are not shared.
-unsafe fn add(context: *mut c_void, what: &str, values: (*mut f64, usize), scale: f64, one: Hide) {
-    let (data, n) = values;
+/// As [`serve`]; at `data` are `n` numbers that are not shared.
+unsafe fn serve_numbers(
+    context: *mut c_void,
+    data: *mut f64,
+    n: usize,
+    f: impl FnOnce(&Call<'_>, &mut [f64]),
+) {
     // SAFETY: as the caller says.
     unsafe {
         serve(context, (), |call| {
             if n > 0 && !data.is_null() {
-                call.hide(what, std::slice::from_raw_parts_mut(data, n), scale, one);
+                f(call, std::slice::from_raw_parts_mut(data, n));
             }
         });
     }

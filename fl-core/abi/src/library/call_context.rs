@@ -111,11 +111,7 @@ impl Input<'_> {
         unsafe { BorrowedInbox::new(shelf, self.messages()) }
     }
 
-    pub(crate) fn mail(&self, of: &'static MessageType) -> Result<fl_roles::ClientMessage<Erased>> {
-        self.mail_at(0, of)
-    }
-
-    pub(crate) fn mail_at(
+    pub(crate) fn mail(
         &self,
         at: usize,
         of: &'static MessageType,

@@ -380,7 +380,7 @@ impl Callee for LocalFold {
         match operation {
             FL_FOLD_ADD => {
                 let fold = self.1.as_mut().context("a fold that is finished")?;
-                fold.add(input.mail(self.0)?)?;
+                fold.add(input.mail(0, self.0)?)?;
             }
             FL_FOLD_FINISH => {
                 let fold = self.1.take().context("a fold that is finished")?;

@@ -84,7 +84,7 @@ impl Request {
     /// The inbox that it has.
     pub fn inbox(&self, input: &Input<'_>) -> Result<Box<dyn AnyInbox>> {
         let of = self.message_type()?;
-        let mail = (0..self.messages(input)).map(|at| input.mail_at(at, of));
+        let mail = (0..self.messages(input)).map(|at| input.mail(at, of));
         of.inbox(mail.collect::<Result<_>>()?)
     }
 }

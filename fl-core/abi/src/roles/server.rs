@@ -67,7 +67,7 @@ impl Answers for FormBack<'_> {
         if operation != FL_FORM {
             return Ok(false);
         }
-        let mail = input.mail(self.of)?;
+        let mail = input.mail(0, self.of)?;
         let formed = (self.form.borrow_mut())(mail)?;
         reply.tensors(&content(&*formed.body))?;
         reply.json(&formed)?;
