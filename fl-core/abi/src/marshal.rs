@@ -441,12 +441,28 @@ pub(super) unsafe fn view<'a>(raw: &FlTensor) -> Result<(&'a str, View<'a>)> {
         !raw.data.is_null() || shape.contains(&0),
         "tensor `{name}` has a shape, and no numbers"
     );
+    // SAFETY: as the caller says.
+    let view = unsafe { numbers(name, raw.dtype, raw.data, (shape, Some(strides))) }?;
+    Ok((name, view))
+}
+
+/// The numbers of a tensor with this name and type, and this shape and these strides; `None`: in
+/// row order.
+///
+/// # Safety
+/// There are such numbers at `data`, which live for `'a`.
+pub(super) unsafe fn numbers<'a>(
+    name: &str,
+    dtype: u32,
+    data: *const c_void,
+    (shape, strides): (&[usize], Option<&[isize]>),
+) -> Result<View<'a>> {
     /// # Safety
-    /// `data` is valid for this shape and these strides and lives for `'a`.
+    /// As [`numbers`].
     unsafe fn of<'a, T>(
         data: *const c_void,
         shape: &[usize],
-        strides: &[isize],
+        strides: Option<&[isize]>,
     ) -> ArrayViewD<'a, T> {
         let mut data = data.cast::<T>();
         if shape.contains(&0) {
@@ -454,6 +470,10 @@ pub(super) unsafe fn view<'a>(raw: &FlTensor) -> Result<(&'a str, View<'a>)> {
             // SAFETY: an array of no numbers reads none.
             return unsafe { ArrayViewD::from_shape_ptr(IxDyn(shape), data) };
         }
+        let Some(strides) = strides else {
+            // SAFETY: as the caller says.
+            return unsafe { ArrayViewD::from_shape_ptr(IxDyn(shape), data) };
+        };
         // ndarray requires the lowest address and positive steps first
         for (n, s) in shape.iter().zip(strides).filter(|(_, s)| **s < 0) {
             // SAFETY: the last number of this axis is one of the tensor's.
@@ -472,27 +492,27 @@ pub(super) unsafe fn view<'a>(raw: &FlTensor) -> Result<(&'a str, View<'a>)> {
         view
     }
     // SAFETY: as the caller says, `dtype` included.
-    let view = unsafe {
-        match raw.dtype {
-            FL_F32 => View::F32(of(raw.data, shape, strides)),
-            FL_F64 => View::F64(of(raw.data, shape, strides)),
-            FL_U32 => View::U32(of(raw.data, shape, strides)),
+    Ok(unsafe {
+        match dtype {
+            FL_F32 => View::F32(of(data, shape, strides)),
+            FL_F64 => View::F64(of(data, shape, strides)),
+            FL_U32 => View::U32(of(data, shape, strides)),
             FL_U8 => {
+                let n = shape.len();
                 ensure!(n == 1, "tensor `{name}` of bytes has {n} dimensions");
-                View::U8(slice(raw.data.cast::<u8>(), shape[0]).into())
+                View::U8(slice(data.cast::<u8>(), shape[0]).into())
             }
-            FL_I64 => View::I64(of(raw.data, shape, strides)),
+            FL_I64 => View::I64(of(data, shape, strides)),
             FL_BITS => {
                 let n = shape.iter().try_fold(1usize, |n, d| n.checked_mul(*d));
                 let n = n.with_context(|| format!("tensor `{name}` has the shape {shape:?}"))?;
-                let packed = slice(raw.data.cast::<u8>(), n.div_ceil(8));
+                let packed = slice(data.cast::<u8>(), n.div_ceil(8));
                 let bits = Bits::new(shape.to_vec(), packed);
                 View::Bits(bits.with_context(|| format!("tensor `{name}`"))?)
             }
             other => bail!("tensor `{name}` has the unknown type {other}"),
         }
-    };
-    Ok((name, view))
+    })
 }
 
 /// The tensors of a message of the other side, copied.

@@ -1,13 +1,11 @@
 //! Memory that two processes share.
 
 use super::{FRAME, SharedTensor, WAKE};
-use crate::marshal::write;
-use crate::raw::{FL_BITS, FL_F32, FL_F64, FL_I64, FL_U32};
+use crate::marshal::{numbers, write};
 use anyhow::{Context, ensure};
 use fl_roles::Result;
-use fl_roles::message::{Bits, Dtype, View};
+use fl_roles::message::{Dtype, View};
 use memmap2::{MmapOptions, MmapRaw};
-use ndarray::{ArrayViewD, IxDyn};
 use std::fs::File;
 use std::io::Write;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -302,24 +300,10 @@ impl SharedMemory {
     /// # Safety
     /// There are no writes to it while the view lives.
     pub unsafe fn view(&self, tensor: &SharedTensor) -> Result<View<'_>> {
-        let at = self.address(tensor.at, tensor.bytes()?)?;
-        let shape = IxDyn(&tensor.shape);
-        let bytes = tensor.bytes()?;
+        let at = self.address(tensor.at, tensor.bytes()?)?.cast_const();
         // SAFETY: all numbers lie inside the memory and are aligned, any bits are numbers, and the
         // caller promises that there are no writes.
-        Ok(unsafe {
-            match tensor.dtype {
-                FL_F32 => View::F32(ArrayViewD::from_shape_ptr(shape, at.cast_const().cast())),
-                FL_F64 => View::F64(ArrayViewD::from_shape_ptr(shape, at.cast_const().cast())),
-                FL_U32 => View::U32(ArrayViewD::from_shape_ptr(shape, at.cast_const().cast())),
-                FL_I64 => View::I64(ArrayViewD::from_shape_ptr(shape, at.cast_const().cast())),
-                FL_BITS => {
-                    let packed = std::slice::from_raw_parts(at.cast_const(), bytes);
-                    View::Bits(Bits::new(tensor.shape.clone(), packed)?)
-                }
-                _ => View::U8(std::slice::from_raw_parts(at, tensor.shape[0]).into()),
-            }
-        })
+        unsafe { numbers(&tensor.name, tensor.dtype, at.cast(), (&tensor.shape, None)) }
     }
 }
 
@@ -443,6 +427,7 @@ impl<'a> AnswerRooms<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::raw::FL_F32;
     use ndarray::ArrayView;
 
     /// Reads what was written there by the other side, which has mapped the memory anew.
