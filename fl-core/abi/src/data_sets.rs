@@ -4,13 +4,14 @@
 //! own and the public ones. Rows of one set make one set at the library, numbered from 0. Its
 //! number is good during the call that it was handed out in. A library fetches such a set once.
 
+use super::by_address::ByAddress;
 use anyhow::Context;
 use fl_roles::{Examples, Inputs, Labels, Problem, Public, Result, Samples};
 use std::any::Any;
 use std::borrow::Cow;
 use std::cell::OnceCell;
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Rows of a set, by their number in it.
 pub(super) enum Rows<'x> {
@@ -88,26 +89,10 @@ struct SetEntry {
     number: u64,
     rows: Visible,
     labelled: Vec<Visible>,
-    alive: Alive,
 }
 
-/// What a set is made of. While one of them is here, no other can have its address.
-struct Alive {
-    inputs: Weak<Inputs>,
-    ids: Vec<Weak<[u32]>>,
-    labels: Vec<Weak<Labels>>,
-}
-
-#[derive(Default)]
-struct AllNumbered {
-    last: u64,
-    /// By the addresses of inputs, ids and labels.
-    sets: HashMap<Vec<usize>, SetEntry>,
-    /// Those that have ended are looked for at this number of sets.
-    full: usize,
-}
-
-static NUMBERED: Mutex<Option<AllNumbered>> = Mutex::new(None);
+/// By the addresses of inputs, ids and labels.
+static NUMBERED: Mutex<ByAddress<Vec<usize>, SetEntry>> = Mutex::new(ByAddress::new());
 
 /// A view of a set that is handed out, with its labels or without.
 type SetView<'x> = (&'x Samples, Option<&'x Arc<Labels>>);
@@ -210,38 +195,27 @@ impl HandedSet {
             key.push(labels.map_or(0, |of| Arc::as_ptr(of).addr()));
         }
         let mut all = NUMBERED.lock().unwrap_or_else(PoisonError::into_inner);
-        let all = all.get_or_insert_default();
-        if all.sets.len() >= all.full {
-            all.sets.retain(|_, set| {
-                let Alive {
-                    inputs,
-                    ids,
-                    labels,
-                } = &set.alive;
-                inputs.strong_count() > 0
-                    && ids.iter().all(|ids| ids.strong_count() > 0)
-                    && labels.iter().all(|of| of.strong_count() > 0)
-            });
-            all.full = 2 * all.sets.len().max(32);
-        }
-        let last = &mut all.last;
-        let known = all.sets.entry(key).or_insert_with(|| {
-            *last += 1;
+        let known = all.get(key, || {
+            static NEXT: AtomicU64 = AtomicU64::new(1);
             let of = |of: &&Arc<Labels>| {
                 let with = |(_, own): &&SetView<'_>| own.is_some_and(|own| Arc::ptr_eq(own, of));
                 union(views.iter().filter(with).map(|(samples, _)| *samples))
             };
-            let ids = views.iter().map(|(of, _)| Arc::downgrade(of.shared_ids()));
-            SetEntry {
-                number: *last,
+            let entry = SetEntry {
+                number: NEXT.fetch_add(1, Ordering::Relaxed),
                 rows: union(views.iter().map(|(samples, _)| *samples)),
                 labelled: labels.iter().map(of).collect(),
-                alive: Alive {
-                    inputs: Arc::downgrade(inputs),
-                    ids: ids.collect(),
-                    labels: labels.iter().map(|of| Arc::downgrade(of)).collect(),
-                },
-            }
+            };
+            let ids = views.iter().map(|(of, _)| Arc::downgrade(of.shared_ids()));
+            let ids: Vec<_> = ids.collect();
+            let all = labels.iter().map(|of| Arc::downgrade(of));
+            let (inputs, labels) = (Arc::downgrade(inputs), all.collect::<Vec<_>>());
+            let alive = move || {
+                inputs.strong_count() > 0
+                    && ids.iter().all(|of| of.strong_count() > 0)
+                    && labels.iter().all(|of| of.strong_count() > 0)
+            };
+            (entry, Box::new(alive))
         });
         let labelled = known.labelled.iter().cloned();
         Self {

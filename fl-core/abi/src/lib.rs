@@ -39,6 +39,7 @@
 )]
 
 mod ask;
+mod by_address;
 mod caller;
 mod context_json;
 mod data_sets;

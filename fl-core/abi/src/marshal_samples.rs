@@ -1,5 +1,6 @@
 //! How samples and pools to choose from cross.
 
+use super::by_address::ByAddress;
 use anyhow::{Context, bail};
 use fl_roles::message::{Message, NamedTensors, SoftLabels, TensorMap, View};
 use fl_roles::{
@@ -7,8 +8,8 @@ use fl_roles::{
     Roster, Samples,
 };
 use ndarray::{Array2, ArrayD, ArrayViewD, Ix4, IxDyn};
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Runs `f` with the values of `x`, `samples x ..`: those of the set itself, if they are all of it
 /// in order.
@@ -28,39 +29,19 @@ pub(super) fn with_values<R>(x: &Samples, f: impl FnOnce(ArrayViewD<'_, f32>) ->
     }
 }
 
-/// The number of samples, and what keeps their addresses.
-type Entry = (u64, Weak<Inputs>, Weak<[u32]>);
-
-/// The samples that have a number. Who is here keeps its address, so no others are taken for it.
-struct Numbered {
-    of: BTreeMap<(usize, usize), Entry>,
-    given: u64,
-    /// As many entries before those of samples that are no more go.
-    room: usize,
-}
-
 /// A number for these samples, from 1: views with the same storage and the same ids have the same
 /// number, and no others ever get it. So who made something of them knows them again.
 pub(super) fn number(x: &Samples) -> u64 {
-    static NUMBERED: Mutex<Numbered> = Mutex::new(Numbered {
-        of: BTreeMap::new(),
-        given: 0,
-        room: 0,
-    });
-    let all = &mut *NUMBERED.lock().unwrap_or_else(PoisonError::into_inner);
+    static NUMBERED: Mutex<ByAddress<(usize, usize), u64>> = Mutex::new(ByAddress::new());
+    static NEXT: AtomicU64 = AtomicU64::new(1);
     let (inputs, ids) = (x.inputs(), x.shared_ids());
-    if all.of.len() >= all.room {
-        let there = |of: &Entry| of.1.strong_count() > 0 && of.2.strong_count() > 0;
-        all.of.retain(|_, of| there(of));
-        all.room = (2 * all.of.len()).max(256);
-    }
     let key = (Arc::as_ptr(inputs).addr(), ids.as_ptr().addr());
-    let given = &mut all.given;
-    let new = || {
-        *given += 1;
-        (*given, Arc::downgrade(inputs), Arc::downgrade(ids))
-    };
-    all.of.entry(key).or_insert_with(new).0
+    let mut all = NUMBERED.lock().unwrap_or_else(PoisonError::into_inner);
+    *all.get(key, || {
+        let (inputs, ids) = (Arc::downgrade(inputs), Arc::downgrade(ids));
+        let alive = move || inputs.strong_count() > 0 && ids.strong_count() > 0;
+        (NEXT.fetch_add(1, Ordering::Relaxed), Box::new(alive))
+    })
 }
 
 /// Samples from a tensor `values`, `samples x ..`.
