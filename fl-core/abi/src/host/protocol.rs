@@ -14,6 +14,8 @@ use fl_roles::{
     BuildContext, Client, Conflict, Declaration, ExchangeSpec, InitialModel, Protocol, Request,
     Result, Server, SlotSpec, Task, TaskKind, TaskMap,
 };
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// A protocol of a library. It keeps nothing from call to call, so each call has a part of its own.
@@ -63,6 +65,16 @@ impl LibraryProtocol {
             self.idle().push(part);
         }
         out
+    }
+
+    /// What a part of it says of these facts; `None`: it has no such operation.
+    fn says<T: DeserializeOwned>(
+        &self,
+        operation: u32,
+        facts: &impl Serialize,
+    ) -> Result<Option<T>> {
+        let text = serde_json::to_string(facts)?;
+        self.with(|part| part.value(operation, &text, &[]))
     }
 
     fn task(&self, slot: &str, task: &Task) -> Result<Task> {
@@ -122,13 +134,8 @@ impl LoadedProtocol {
 
     /// The names of slots and data for which `has` holds.
     fn given(&self, has: &dyn Fn(&str) -> bool) -> Vec<String> {
-        let mut given: Vec<String> = self.filled(has);
-        given.extend(
-            DATA.iter()
-                .filter(|name| has(name))
-                .map(|name| name.to_string()),
-        );
-        given
+        let given = self.fillable.iter().chain(&DATA).filter(|name| has(name));
+        given.map(|name| name.to_string()).collect()
     }
 
     fn answer(
@@ -225,17 +232,11 @@ impl Protocol for LoadedProtocol {
     }
 
     fn conflicts(&self, has: &dyn Fn(&str) -> bool) -> Vec<Conflict> {
-        let all = || -> Result<Vec<ConflictText>> {
-            let filled = self.given(has);
-            let text = serde_json::to_string(&ConflictsText { filled })?;
-            let found = self
-                .library
-                .with(|part| part.value(FL_CONFLICTS, &text, &[]))?;
-            Ok(found.unwrap_or_default())
-        };
-        match all() {
-            Ok(all) => all
-                .into_iter()
+        let filled = self.given(has);
+        let facts = ConflictsText { filled };
+        let found: Result<Option<Vec<ConflictText>>> = self.library.says(FL_CONFLICTS, &facts);
+        match found {
+            Ok(all) => (all.into_iter().flatten())
                 .map(|one| Conflict {
                     setting: one.setting.as_deref().map(kept),
                     text: plain(&one.text),
@@ -246,14 +247,10 @@ impl Protocol for LoadedProtocol {
     }
 
     fn suits(&self, kind: TaskKind, has: &dyn Fn(&str) -> bool) -> std::result::Result<(), String> {
-        let why = || -> Result<Option<String>> {
-            let filled = self.given(has);
-            let text = serde_json::to_string(&SuitsText { kind, filled })?;
-            let found: Option<Option<String>> =
-                self.library.with(|part| part.value(FL_SUITS, &text, &[]))?;
-            Ok(found.flatten())
-        };
-        match why() {
+        let filled = self.given(has);
+        let facts = SuitsText { kind, filled };
+        let why: Result<Option<Option<String>>> = self.library.says(FL_SUITS, &facts);
+        match why.map(Option::flatten) {
             Ok(None) => Ok(()),
             Ok(Some(why)) => Err(plain(&why)),
             Err(error) => Err(format!("{error:#}")),
