@@ -35,19 +35,15 @@ pub(super) fn apart(tensors: Vec<(String, Tensor)>, n: usize) -> Result<Vec<Tens
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct SamplesText {
-    /// Those that cross with their values, see [`number`]; 0: rows of a set.
-    #[serde(skip_serializing_if = "is_zero")]
-    samples: u64,
+    /// Those that cross with their values, see [`number`]; `None`: rows of a set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    samples: Option<u64>,
     /// The number of the set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub set: Option<u64>,
     /// The number of rows, if they are the first of the set; `None`: the tensor `ids` lists them.
     #[serde(skip_serializing_if = "Option::is_none")]
     first: Option<usize>,
-}
-
-fn is_zero(n: &u64) -> bool {
-    *n == 0
 }
 
 /// Examples: samples and their labels.
@@ -66,7 +62,7 @@ pub(super) fn with_samples<R>(
 ) -> Result<R> {
     let mut text = SamplesText::default();
     let Some((set, rows)) = sets.place(x) else {
-        text.samples = number(x);
+        text.samples = Some(number(x));
         return with_values(x, |values| {
             f(text, vec![("values".into(), View::F32(values))])
         });

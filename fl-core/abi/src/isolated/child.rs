@@ -7,7 +7,7 @@ use super::{
 };
 use crate::caller::Means;
 use crate::host::{
-    Answer, Answers, Call, Functions, Refused, checked_table, on_log, own_process, process_mark,
+    Answer, Answers, Call, Functions, checked_table, on_log, own_process, process_mark,
 };
 use crate::library::asked::ask_other;
 use crate::library::{Host, Input};
@@ -75,7 +75,7 @@ pub unsafe fn serve(
     });
     let functions = load().and_then(|table| {
         // SAFETY: as the caller says.
-        let functions = unsafe { checked_table(table) }.map_err(text_of)?;
+        let functions = unsafe { checked_table(table) }.map_err(|refused| refused.to_string())?;
         // SAFETY: `checked_table` has read the same number.
         let interface = unsafe { (&raw const (*table).version).read() };
         Ok((functions, interface))
@@ -107,10 +107,6 @@ pub unsafe fn serve(
         reply.number = number;
         child.tell(&ProcessMessage::Answered(reply))?;
     }
-}
-
-fn text_of(refused: Refused) -> String {
-    refused.to_string()
 }
 
 fn closed(error: &anyhow::Error) -> bool {

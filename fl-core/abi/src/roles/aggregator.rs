@@ -322,16 +322,6 @@ fn round_of(
     })
 }
 
-/// What an aggregator says of itself.
-fn describe(host: &Host<'_>, part: &dyn AnyAggregator, folds: bool) -> Result<()> {
-    host.json(&AggregatorText {
-        needs: named(part.needs(), NEEDS),
-        claims: named(part.claims(), CLAIMS),
-        robustness: part.robustness(),
-        folds,
-    })
-}
-
 /// A result, and the log events that led to it.
 fn gives(host: &Host<'_>, round: &Round, out: &dyn AnyMessage) -> Result<()> {
     said(host, round)?;
@@ -341,10 +331,12 @@ fn gives(host: &Host<'_>, round: &Round, out: &dyn AnyMessage) -> Result<()> {
 impl Callee for LocalAggregator {
     fn call(&mut self, operation: u32, input: &Input<'_>, host: &Host<'_>) -> Result<bool> {
         match operation {
-            FL_DESCRIBE => {
-                let folds = self.part.fold(&Round::first()).is_some();
-                describe(host, &*self.part, folds)?;
-            }
+            FL_DESCRIBE => host.json(&AggregatorText {
+                needs: named(self.part.needs(), NEEDS),
+                claims: named(self.part.claims(), CLAIMS),
+                robustness: self.part.robustness(),
+                folds: self.part.fold(&Round::first()).is_some(),
+            })?,
             FL_SENT => self.sent = Some(input.message_of(0, self.part.input())?.into()),
             FL_AGGREGATE => host.with_executor(&mut |exec| {
                 let round = round_of(self.sent.take(), input, host, exec)?;

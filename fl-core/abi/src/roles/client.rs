@@ -272,7 +272,7 @@ impl Answers for LocalClient<'_> {
             FL_MEASURE => client.measure(request.name()?, request.value().unwrap_or(f64::NAN)),
             FL_NEW_MODEL => {
                 let model = client.new_model(request.slot()?, *request.index()?)?;
-                reply.json(&lent.number(HeldPart::Trainer(model))?)?;
+                reply.json(&lent.held.keep(HeldPart::Trainer(model))?)?;
             }
             FL_SET_MODEL => {
                 client.set_model(request.slot()?, lent.held.trainer(*request.part()?)?);
@@ -286,7 +286,7 @@ impl Answers for LocalClient<'_> {
             FL_TAKE_SELECTOR => {
                 let selector = client.take_selector(request.slot()?)?;
                 let pool = selector.pool();
-                reply.json(&(lent.number(HeldPart::Selector(selector))?, pool))?;
+                reply.json(&(lent.held.keep(HeldPart::Selector(selector))?, pool))?;
             }
             FL_PUT_SELECTOR => {
                 client.put_selector(request.slot()?, lent.held.selector(*request.part()?)?);
@@ -311,7 +311,7 @@ impl Answers for LocalClient<'_> {
             FL_BEGIN_STEPS => {
                 let mut like = request.message(input)?;
                 let (mechanism, steps) = client.begin_steps(request.slot()?, &mut *like)?;
-                let number = lent.number(HeldPart::Mechanism(mechanism))?;
+                let number = lent.held.keep(HeldPart::Mechanism(mechanism))?;
                 reply.json(&(number, steps))?;
             }
             FL_DRAW_LOT => reply.json(&client.draw_lot(*request.at()?)?)?,

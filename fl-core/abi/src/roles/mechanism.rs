@@ -23,18 +23,6 @@ pub(crate) struct RemoteMechanism {
     pub on: &'static MessageType,
 }
 
-impl RemoteMechanism {
-    /// Asks about a message; `None`: there is no such operation.
-    fn about<T: serde::de::DeserializeOwned>(
-        &self,
-        operation: u32,
-        text: &str,
-        message: &dyn AnyMessage,
-    ) -> Result<Option<T>> {
-        self.remote.value(operation, text, &[content(message)])
-    }
-}
-
 impl Sealed for RemoteMechanism {}
 
 impl AnyMechanism for RemoteMechanism {
@@ -54,8 +42,9 @@ impl AnyMechanism for RemoteMechanism {
     }
 
     fn range(&self, message: &dyn AnyMessage) -> Option<f32> {
-        let range = self.remote.keep(self.about(FL_RANGE, "", message));
-        range.flatten().flatten().map(|range: f64| range as f32)
+        let range = self.remote.value(FL_RANGE, "", &[content(message)]);
+        let range = self.remote.keep(range).flatten().flatten();
+        range.map(|range: f64| range as f32)
     }
 
     fn agree(&mut self, largest: f32) {
@@ -67,7 +56,8 @@ impl AnyMechanism for RemoteMechanism {
 
     fn price(&self, message: &dyn AnyMessage, cohort: &Cohort) -> Result<PrivacyEvent> {
         self.remote.check()?;
-        let price = self.about(FL_PRICE, &CohortText::of(cohort)?, message)?;
+        let (text, sent) = (CohortText::of(cohort)?, [content(message)]);
+        let price = self.remote.value(FL_PRICE, &text, &sent)?;
         self.remote.due(FL_PRICE, price)
     }
 
@@ -86,8 +76,8 @@ impl AnyMechanism for RemoteMechanism {
     }
 
     fn queries(&self, message: &dyn AnyMessage) -> usize {
-        let queries = self.remote.keep(self.about(FL_QUERIES, "", message));
-        queries.flatten().unwrap_or(1)
+        let queries = self.remote.value(FL_QUERIES, "", &[content(message)]);
+        self.remote.keep(queries).flatten().unwrap_or(1)
     }
 
     fn truncate(&self, message: &mut dyn AnyMessage, queries: usize) {

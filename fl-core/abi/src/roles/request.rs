@@ -266,7 +266,8 @@ pub(super) struct Held {
 }
 
 impl Held {
-    fn keep(&self, part: HeldPart) -> Result<u64> {
+    /// Keeps a part, and says its number.
+    pub fn keep(&self, part: HeldPart) -> Result<u64> {
         let mut all = self.all.borrow_mut();
         ensure!(all.len() < HELD, "a protocol holds more than {HELD} parts");
         let number = self.last.get() + 1;
@@ -337,11 +338,6 @@ impl Lent {
         }
     }
 
-    /// Holds a part, and says its number.
-    pub fn number(&self, part: HeldPart) -> Result<u64> {
-        self.held.keep(part)
-    }
-
     /// Does an operation with a part that the protocol has a number for.
     fn serve_part<'b, 's: 'b>(
         &self,
@@ -403,12 +399,12 @@ impl Lent {
             FL_MODEL => {
                 let slot = request()?.slot()?.clone();
                 slots()?.model(&slot)?;
-                reply.json(&self.number(HeldPart::Model(slot))?)?;
+                reply.json(&self.held.keep(HeldPart::Model(slot))?)?;
             }
             FL_GENERATOR => {
                 let slot = request()?.slot()?.clone();
                 slots()?.generator(&slot)?;
-                reply.json(&self.number(HeldPart::Generator(slot))?)?;
+                reply.json(&self.held.keep(HeldPart::Generator(slot))?)?;
             }
             FL_DROP => drop(self.held.take(*request()?.part()?)),
             FL_INPUTS => {
@@ -440,7 +436,7 @@ impl Lent {
                     HeldPart::Reader(read) => read(client, &model),
                     _ => bail!("the part {reader} reads no models"),
                 })?;
-                reply.json(&self.number(HeldPart::Trainer(model))?)?;
+                reply.json(&self.held.keep(HeldPart::Trainer(model))?)?;
             }
             _ => return Ok(None),
         }

@@ -459,7 +459,7 @@ impl Answers for LocalServer<'_, '_> {
             FL_WITH_EXAMPLES => reply.json(&server.with_examples(*request.at_least()?))?,
             FL_READER => {
                 let reader = server.reader(request.slot()?);
-                reply.json(&lent.number(HeldPart::Reader(reader))?)?;
+                reply.json(&lent.held.keep(HeldPart::Reader(reader))?)?;
             }
             FL_SELECT => {
                 let (slot, round) = (request.slot()?, round(server)?);
