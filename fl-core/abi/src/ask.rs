@@ -1,6 +1,7 @@
-//! The texts of a protocol's operations.
+//! The texts of operations of libraries and protocols.
 
 use fl_roles::message::ExchangeShape;
+use fl_roles::settings::{Mistake, Value};
 use fl_roles::{Cohort, Problem, Task, TaskKind};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -78,6 +79,23 @@ pub(super) struct BytesText {
     pub kind: String,
     #[serde(flatten)]
     pub shape: ExchangeShape,
+}
+
+/// See [`FL_CHECK`](super::raw::FL_CHECK): a part's number, and its settings.
+#[derive(Serialize, Deserialize)]
+pub(super) struct CheckText {
+    pub part: u32,
+    pub settings: Value,
+}
+
+/// What a check gives: the settings with every default filled in, or mistakes.
+#[derive(Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct CheckedText {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub settings: Option<Value>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub mistakes: Vec<Mistake>,
 }
 
 /// A conflict of settings.

@@ -3,6 +3,7 @@
 use super::describe::{self, Described};
 use super::part_handle::{Functions, PartHandle};
 use super::protocol::LoadedProtocol;
+use crate::ask::{CheckText, CheckedText};
 use crate::caller::Calls;
 use crate::marshal::plain;
 use crate::raw::FL_CHECK;
@@ -19,7 +20,6 @@ use fl_roles::{
     Accountant, AnyAggregator, AnyMechanism, AnySelector, BuildContext, CheckedSettings, Generator,
     PartDecl, Protocol, Result, Role, Task, Trainer,
 };
-use serde::Deserialize;
 use std::any::Any;
 
 /// A part of a library. It stays for ever, as its library does.
@@ -116,15 +116,6 @@ fn boxed(
 const STEPS: usize = 100;
 const TEXT: usize = 2000;
 
-/// What `FL_CHECK` gives.
-#[derive(Deserialize)]
-struct CheckedText {
-    #[serde(default)]
-    settings: Option<Value>,
-    #[serde(default)]
-    mistakes: Vec<Mistake>,
-}
-
 /// Lets the library check settings; if it does not, its description says enough to do it here.
 fn checked(
     functions: Functions,
@@ -138,8 +129,8 @@ fn checked(
         return None;
     }
     let outcome = || -> Result<Option<CheckedText>> {
-        let settings = serde_json::to_string(value)?;
-        let text = format!(r#"{{"part":{index},"settings":{settings}}}"#);
+        let (part, settings) = (index, value.clone());
+        let text = serde_json::to_string(&CheckText { part, settings })?;
         PartHandle::library(functions, who).value(FL_CHECK, &text, &[])
     };
     match outcome() {

@@ -3,7 +3,7 @@
 use super::call_context::{Host, Input};
 use super::protocol::LocalProtocol;
 use crate::ExportedPackage;
-use crate::ask::BytesText;
+use crate::ask::{BytesText, CheckText, CheckedText};
 use crate::caller::Callee;
 use crate::raw::*;
 use crate::roles::aggregator::LocalAggregator;
@@ -15,7 +15,6 @@ use fl_roles::{
     Accountant, AnyMechanism, AnySelector, BoxedPart, BuildContext, Generator, Problem, Result,
     Role, Task, Trainer, linked_parts,
 };
-use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::any::Any;
 use std::ffi::c_void;
@@ -241,28 +240,14 @@ impl PartLibrary for RegisteredParts {
     }
 }
 
-#[derive(Deserialize)]
-struct Check {
-    part: usize,
-    settings: Value,
-}
-
-#[derive(Serialize)]
-struct CheckReply {
-    settings: Value,
-}
-
 fn check(input: &Input<'_>, host: &Host<'_>) -> Result<()> {
-    let Check { part: at, settings } = input.json()?;
+    let CheckText { part: at, settings } = input.json()?;
     let mut reader = Reader::default();
-    let read = (part(at)?.check)(&settings, &mut reader);
-    match read {
-        Some(read) if reader.mistakes.is_empty() => {
-            let settings = read.value;
-            host.json(&CheckReply { settings })
-        }
-        _ => host.json(&json!({ "mistakes": reader.mistakes })),
-    }
+    let read = (part(at as usize)?.check)(&settings, &mut reader);
+    let mistakes = reader.mistakes;
+    let read = read.filter(|_| mistakes.is_empty());
+    let settings = read.map(|read| read.value);
+    host.json(&CheckedText { settings, mistakes })
 }
 
 unsafe extern "C" fn call<L: PartLibrary>(
