@@ -39,6 +39,7 @@ const DESCRIBED: &[Role] = &[
     Role::Selector,
     Role::Trainer,
 ];
+const SHOWN: &[Role] = &[Role::Selector, Role::Trainer];
 const KEEP_STATE: &[Role] = &[
     Role::Aggregator,
     Role::Attack,
@@ -49,100 +50,79 @@ const KEEP_STATE: &[Role] = &[
 ];
 const NONE: &[Role] = &[];
 
-/// An operation that a part must have.
-const fn must(
-    name: &'static str,
-    number: u32,
-    of: &'static [Role],
-    lent: &'static [Role],
-) -> Operation {
-    Operation {
-        name,
-        number,
-        of,
-        lent,
-        optional: false,
-    }
-}
+/// Whether a part may be without an operation.
+const MAY: bool = true;
+const MUST: bool = false;
 
-/// An operation that a part may be without.
-const fn may(
-    name: &'static str,
-    number: u32,
-    of: &'static [Role],
-    lent: &'static [Role],
-) -> Operation {
-    Operation {
-        optional: true,
-        ..must(name, number, of, lent)
-    }
-}
-
-/// The operations of parts, and after them those of what is no part: of the side that called, in
-/// the middle of its call, and of a server and a client.
+/// A row for each operation of parts, and after them those of what is no part: of the side that
+/// called, in the middle of its call, and of a server and a client.
 macro_rules! operations {
-    ($($of_parts:expr,)* ; $($asked:ident)*) => {
-        &[$($of_parts,)* $(must(stringify!($asked).split_at(3).1, $asked, NONE, NONE),)*]
+    ($($number:ident $optional:ident $of:ident $lent:ident,)* ; $($asked:ident)*) => {
+        operations!($($number $optional $of $lent,)* $($asked MUST NONE NONE,)*)
+    };
+    ($($number:ident $optional:ident $of:ident $lent:ident,)*) => {
+        &[$(Operation {
+            name: stringify!($number).split_at(3).1,
+            number: $number,
+            of: $of,
+            lent: $lent,
+            optional: $optional,
+        },)*]
     };
 }
 
 /// All operations of the C interface, by number.
 pub const OPERATIONS: &[Operation] = operations! {
-    may("CHECK", FL_CHECK, NONE, NONE),
-    may(
-        "DESCRIBE",
-        FL_DESCRIBE,
-        DESCRIBED,
-        &[Role::Selector, Role::Trainer],
-    ),
-    may("SAVE", FL_SAVE, KEEP_STATE, MODELS),
-    must("LOAD", FL_LOAD, KEEP_STATE, MODELS),
-    may("BYTES", FL_BYTES, NONE, NONE),
-    must("AGGREGATE", FL_AGGREGATE, AGGREGATORS, NONE),
-    may("FOLD", FL_FOLD, AGGREGATORS, NONE),
-    must("FOLD_ADD", FL_FOLD_ADD, AGGREGATORS, NONE),
-    must("FOLD_FINISH", FL_FOLD_FINISH, AGGREGATORS, NONE),
-    must("SENT", FL_SENT, AGGREGATORS, NONE),
-    may("UPDATE", FL_UPDATE, AGGREGATORS, NONE),
-    may("FIT", FL_FIT, SELECTOR, SELECTOR),
-    must("SELECT", FL_SELECT, SELECTOR, SELECTOR),
-    may("POLL", FL_POLL, SELECTOR, NONE),
-    may("RANK", FL_RANK, SELECTOR, SELECTOR),
-    must("CLIP", FL_CLIP, MECHANISM, MECHANISM),
-    may("RANGE", FL_RANGE, MECHANISM, NONE),
-    may("AGREE", FL_AGREE, MECHANISM, NONE),
-    must("PRICE", FL_PRICE, MECHANISM, NONE),
-    must("PERTURB", FL_PERTURB, MECHANISM, NONE),
-    may("QUERIES", FL_QUERIES, MECHANISM, NONE),
-    may("TRUNCATE", FL_TRUNCATE, MECHANISM, NONE),
-    may("ACTUAL_COST", FL_ACTUAL_COST, MECHANISM, NONE),
-    may("NORM_BOUND", FL_NORM_BOUND, MECHANISM, MECHANISM),
-    must("CHARGE", FL_CHARGE, ACCOUNTANT, NONE),
-    must("GUARANTEE", FL_GUARANTEE, ACCOUNTANT, NONE),
-    must("MERGE", FL_MERGE, ACCOUNTANT, NONE),
-    must("SAMPLE", FL_SAMPLE, GENERATOR, GENERATOR),
-    must("LEARN", FL_LEARN, GENERATOR, GENERATOR),
-    must("TRAIN", FL_TRAIN, TRAINER, TRAINER),
-    must("PREDICT", FL_PREDICT, TRAINER, TRAINER),
-    may("FEATURES", FL_FEATURES, TRAINER, TRAINER),
-    may("SAVE_STATE", FL_SAVE_STATE, TRAINER, TRAINER),
-    must("LOAD_STATE", FL_LOAD_STATE, TRAINER, TRAINER),
-    must("PARAMS", FL_PARAMS, TRAINER, TRAINER),
-    must("SET_PARAMS", FL_SET_PARAMS, TRAINER, TRAINER),
-    must("VJP", FL_VJP, TRAINER, TRAINER),
-    may("GRADIENT", FL_GRADIENT, TRAINER, TRAINER),
-    may("STEP_SIZE", FL_STEP_SIZE, TRAINER, TRAINER),
-    may("SAVE_MEMORY", FL_SAVE_MEMORY, TRAINER, TRAINER),
-    must("LOAD_MEMORY", FL_LOAD_MEMORY, TRAINER, TRAINER),
-    may("DESCEND", FL_DESCEND, TRAINER, TRAINER),
-    may("HEAD", FL_HEAD, TRAINER, TRAINER),
-    may("CLIPPED_GRADIENTS", FL_CLIPPED_GRADIENTS, TRAINER, TRAINER),
-    must("DECLARE", FL_DECLARE, PROTOCOL, NONE),
-    must("LEAD", FL_LEAD, PROTOCOL, NONE),
-    must("ANSWER", FL_ANSWER, PROTOCOL, NONE),
-    may("CONFLICTS", FL_CONFLICTS, PROTOCOL, NONE),
-    may("SUITS", FL_SUITS, PROTOCOL, NONE),
-    must("TASK", FL_TASK, PROTOCOL, NONE),
+    FL_CHECK MAY NONE NONE,
+    FL_DESCRIBE MAY DESCRIBED SHOWN,
+    FL_SAVE MAY KEEP_STATE MODELS,
+    FL_LOAD MUST KEEP_STATE MODELS,
+    FL_BYTES MAY NONE NONE,
+    FL_AGGREGATE MUST AGGREGATORS NONE,
+    FL_FOLD MAY AGGREGATORS NONE,
+    FL_FOLD_ADD MUST AGGREGATORS NONE,
+    FL_FOLD_FINISH MUST AGGREGATORS NONE,
+    FL_SENT MUST AGGREGATORS NONE,
+    FL_UPDATE MAY AGGREGATORS NONE,
+    FL_FIT MAY SELECTOR SELECTOR,
+    FL_SELECT MUST SELECTOR SELECTOR,
+    FL_POLL MAY SELECTOR NONE,
+    FL_RANK MAY SELECTOR SELECTOR,
+    FL_CLIP MUST MECHANISM MECHANISM,
+    FL_RANGE MAY MECHANISM NONE,
+    FL_AGREE MAY MECHANISM NONE,
+    FL_PRICE MUST MECHANISM NONE,
+    FL_PERTURB MUST MECHANISM NONE,
+    FL_QUERIES MAY MECHANISM NONE,
+    FL_TRUNCATE MAY MECHANISM NONE,
+    FL_ACTUAL_COST MAY MECHANISM NONE,
+    FL_NORM_BOUND MAY MECHANISM MECHANISM,
+    FL_CHARGE MUST ACCOUNTANT NONE,
+    FL_GUARANTEE MUST ACCOUNTANT NONE,
+    FL_MERGE MUST ACCOUNTANT NONE,
+    FL_SAMPLE MUST GENERATOR GENERATOR,
+    FL_LEARN MUST GENERATOR GENERATOR,
+    FL_TRAIN MUST TRAINER TRAINER,
+    FL_PREDICT MUST TRAINER TRAINER,
+    FL_FEATURES MAY TRAINER TRAINER,
+    FL_SAVE_STATE MAY TRAINER TRAINER,
+    FL_LOAD_STATE MUST TRAINER TRAINER,
+    FL_PARAMS MUST TRAINER TRAINER,
+    FL_SET_PARAMS MUST TRAINER TRAINER,
+    FL_VJP MUST TRAINER TRAINER,
+    FL_GRADIENT MAY TRAINER TRAINER,
+    FL_STEP_SIZE MAY TRAINER TRAINER,
+    FL_SAVE_MEMORY MAY TRAINER TRAINER,
+    FL_LOAD_MEMORY MUST TRAINER TRAINER,
+    FL_DESCEND MAY TRAINER TRAINER,
+    FL_HEAD MAY TRAINER TRAINER,
+    FL_CLIPPED_GRADIENTS MAY TRAINER TRAINER,
+    FL_DECLARE MUST PROTOCOL NONE,
+    FL_LEAD MUST PROTOCOL NONE,
+    FL_ANSWER MUST PROTOCOL NONE,
+    FL_CONFLICTS MAY PROTOCOL NONE,
+    FL_SUITS MAY PROTOCOL NONE,
+    FL_TASK MUST PROTOCOL NONE,
     ;
     FL_FORM FL_AUXILIARY_LOSS FL_FEATURE_LOSS
     FL_MODEL FL_GENERATOR FL_PUBLIC FL_INPUTS FL_LABELS FL_VALUES FL_TARGETS FL_DROP FL_RELEASE
