@@ -168,14 +168,11 @@ pub(super) trait Calls: Caller {
         message: &mut dyn AnyMessage,
         noise: Option<&ReleaseNoise>,
     ) -> Result<Option<()>> {
-        let answer = {
-            let means = Means {
-                noise,
-                ..Means::default()
-            };
-            self.ask(operation, text, &[content(message)], means)?
+        let means = Means {
+            noise,
+            ..Means::default()
         };
-        let Some(answer) = answer else {
+        let Some(answer) = self.ask(operation, text, &[content(message)], means)? else {
             return Ok(None);
         };
         let changed = self.message_of(answer, message.message_type())?;

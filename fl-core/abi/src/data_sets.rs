@@ -10,8 +10,9 @@ use fl_roles::{Examples, Inputs, Labels, Problem, Public, Result, Samples};
 use std::any::Any;
 use std::borrow::Cow;
 use std::cell::OnceCell;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Rows of a set, by their number in it.
 pub(super) enum Rows<'x> {
@@ -153,6 +154,11 @@ impl HandedOut {
         set.ok_or_else(|| unknown(number))
     }
 
+    fn handed_labels(&self, number: u64, at: usize) -> Result<&(Arc<Labels>, Visible)> {
+        let labels = self.set(number)?.labels.get(at);
+        labels.with_context(|| format!("there are no labels {at}"))
+    }
+
     /// The inputs with this number, as the library has them.
     pub fn inputs(&self, number: u64) -> Result<Cow<'_, Inputs>> {
         let HandedSet { inputs, rows, .. } = self.set(number)?;
@@ -166,9 +172,7 @@ impl HandedOut {
     /// Labels of the inputs with this number. A row whose label is not handed out has that of
     /// another.
     pub fn labels_of(&self, number: u64, at: usize) -> Result<Cow<'_, Labels>> {
-        let set = self.set(number)?;
-        let labels = set.labels.get(at);
-        let (labels, labelled) = labels.with_context(|| format!("there are no labels {at}"))?;
+        let (labels, labelled) = self.handed_labels(number, at)?;
         if labelled.len() == labels.len() {
             return Ok(Cow::Borrowed(&**labels));
         }
@@ -176,7 +180,7 @@ impl HandedOut {
             Ok(at) => labelled[at] as usize,
             Err(_) => labelled.first().unwrap_or(row).to_owned() as usize,
         };
-        let rows: Vec<usize> = set.rows.iter().map(known).collect();
+        let rows: Vec<usize> = self.set(number)?.rows.iter().map(known).collect();
         Ok(Cow::Owned(labels.select(&rows)))
     }
 }
@@ -276,44 +280,39 @@ impl KnownSets for HandedOut {
     }
 
     fn labels(&self, set: u64, at: usize) -> Result<Arc<Labels>> {
-        let labels = self.set(set)?.labels.get(at);
-        let labels = labels.with_context(|| format!("there are no labels {at}"))?;
-        Ok(labels.0.clone())
+        Ok(self.handed_labels(set, at)?.0.clone())
     }
 }
 
 /// A part of a set, and how many bytes it has.
 pub(super) type Bytes<T> = (T, usize);
 
-/// The sets that a library knows during a call.
+/// The sets that a library knows during a call, by their numbers.
 #[derive(Default)]
-pub(super) struct LibrarySets(Mutex<Vec<LibrarySet>>);
+pub(super) struct LibrarySets(Mutex<BTreeMap<u64, LibrarySet>>);
 
 struct LibrarySet {
-    number: u64,
     inputs: Arc<Inputs>,
-    labels: Vec<(usize, Arc<Labels>)>,
+    labels: BTreeMap<usize, Arc<Labels>>,
 }
 
 impl LibrarySets {
-    fn with<R>(&self, f: impl FnOnce(&mut Vec<LibrarySet>) -> R) -> R {
-        f(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    fn all(&self) -> MutexGuard<'_, BTreeMap<u64, LibrarySet>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub fn place<'x>(&self, x: &'x Samples) -> Option<(u64, Rows<'x>)> {
-        let number = self.with(|all| {
-            let set = all.iter().find(|set| Arc::ptr_eq(&set.inputs, x.inputs()));
-            set.map(|set| set.number)
-        })?;
-        Some((number, Rows::of(Cow::Borrowed(x.ids()))))
+        let all = self.all();
+        let mut all = all.iter();
+        let (number, _) = all.find(|(_, set)| Arc::ptr_eq(&set.inputs, x.inputs()))?;
+        Some((*number, Rows::of(Cow::Borrowed(x.ids()))))
     }
 
     pub fn label(&self, set: u64, of: &Arc<Labels>) -> Option<usize> {
-        self.with(|all| {
-            let set = all.iter().find(|known| known.number == set)?;
-            let known = set.labels.iter().find(|(_, known)| Arc::ptr_eq(known, of));
-            known.map(|(at, _)| *at)
-        })
+        let all = self.all();
+        let mut known = all.get(&set)?.labels.iter();
+        let (at, _) = known.find(|(_, known)| Arc::ptr_eq(known, of))?;
+        Some(*at)
     }
 
     /// The samples of a set, whose inputs `fetch` gets if this library has them no more.
@@ -323,24 +322,17 @@ impl LibrarySets {
         rows: Rows<'_>,
         fetch: impl FnOnce() -> Result<Bytes<Inputs>>,
     ) -> Result<Samples> {
-        let known = |all: &mut Vec<LibrarySet>| {
-            let set = all.iter().find(|known| known.number == set);
-            set.map(|set| set.inputs.clone())
-        };
-        let inputs = match self.with(known) {
+        let known = self.all().get(&set).map(|set| set.inputs.clone());
+        let inputs = match known {
             Some(inputs) => inputs,
             None => {
                 let inputs = fetched((set, None), fetch)?;
-                let (number, labels) = (set, Vec::new());
-                let own = inputs.clone();
-                self.with(|all| {
-                    all.push(LibrarySet {
-                        number,
-                        inputs,
-                        labels,
-                    })
-                });
-                own
+                let own = LibrarySet {
+                    inputs: inputs.clone(),
+                    labels: BTreeMap::new(),
+                };
+                self.all().insert(set, own);
+                inputs
             }
         };
         match rows {
@@ -357,20 +349,14 @@ impl LibrarySets {
         at: usize,
         fetch: impl FnOnce() -> Result<Bytes<Labels>>,
     ) -> Result<Arc<Labels>> {
-        let found = self.with(|all| {
-            let set = all.iter().find(|known| known.number == set)?;
-            let known = set.labels.iter().find(|(known, _)| *known == at)?;
-            Some(known.1.clone())
-        });
-        if let Some(found) = found {
+        let found = |set: &LibrarySet| set.labels.get(&at).cloned();
+        if let Some(found) = self.all().get(&set).and_then(found) {
             return Ok(found);
         }
         let labels = fetched((set, Some(at)), fetch)?;
-        self.with(|all| {
-            let set = all.iter_mut().find(|known| known.number == set);
-            set.into_iter()
-                .for_each(|set| set.labels.push((at, labels.clone())));
-        });
+        if let Some(set) = self.all().get_mut(&set) {
+            set.labels.insert(at, labels.clone());
+        }
         Ok(labels)
     }
 }
