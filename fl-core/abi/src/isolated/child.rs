@@ -102,9 +102,7 @@ pub unsafe fn serve(
             Err(error) if closed(&error) => return Ok(()),
             Err(error) => return Err(error),
         };
-        let number = ask.number;
-        let mut reply = child.reply(ask);
-        reply.number = number;
+        let reply = child.reply(ask);
         child.tell(&ProcessMessage::Answered(reply))?;
     }
 }
@@ -224,12 +222,13 @@ impl Child<'_> {
     }
 
     fn reply(&mut self, ask: CallRequest) -> Reply {
+        let number = ask.number;
         let mut reply = self.answered(ask).unwrap_or_else(|error| Reply {
             code: FL_ERROR,
             failure: Some((String::new(), format!("{error:#}"))),
             ..Reply::default()
         });
-        reply.room = self.area.len() as u64;
+        (reply.number, reply.room) = (number, self.area.len() as u64);
         reply
     }
 

@@ -348,27 +348,24 @@ impl Lent {
     ) -> Result<bool> {
         let sets = &self.sets;
         self.held.with(number, |part| {
-            let role = match part {
-                HeldPart::Model(_) | HeldPart::Trainer(_) => Role::Trainer,
-                HeldPart::Generator(_) => Role::Generator,
-                HeldPart::Selector(_) => Role::Selector,
-                HeldPart::Mechanism(_) => Role::Privacy,
-                HeldPart::Reader(_) => return Ok(false),
-            };
-            if !is_lent(operation, role) {
-                return Ok(false);
-            }
+            let lent = |role| is_lent(operation, role);
             match part {
-                HeldPart::Trainer(of) => trainer::serve(&mut **of, sets, operation, input, reply),
-                HeldPart::Selector(of) => selector::serve(&mut **of, sets, operation, input, reply),
-                HeldPart::Mechanism(of) => mechanism::serve(&mut **of, operation, input, reply),
-                HeldPart::Model(slot) => {
+                HeldPart::Trainer(of) if lent(Role::Trainer) => {
+                    trainer::serve(&mut **of, sets, operation, input, reply)
+                }
+                HeldPart::Selector(of) if lent(Role::Selector) => {
+                    selector::serve(&mut **of, sets, operation, input, reply)
+                }
+                HeldPart::Mechanism(of) if lent(Role::Privacy) => {
+                    mechanism::serve(&mut **of, operation, input, reply)
+                }
+                HeldPart::Model(slot) if lent(Role::Trainer) => {
                     trainer::serve(slots()?.model(slot)?, sets, operation, input, reply)
                 }
-                HeldPart::Generator(slot) => {
+                HeldPart::Generator(slot) if lent(Role::Generator) => {
                     generator::serve(slots()?.generator(slot)?, sets, operation, input, reply)
                 }
-                HeldPart::Reader(_) => Ok(false),
+                _ => Ok(false),
             }
         })
     }
