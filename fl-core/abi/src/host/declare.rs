@@ -1,7 +1,7 @@
 //! A described part as a [`PartDecl`], the same as a linked one has.
 
 use super::describe::{self, Described};
-use super::part_handle::{Functions, PartHandle};
+use super::part_handle::{Functions, PartHandle, PartMaker};
 use super::protocol::LoadedProtocol;
 use crate::ask::{CheckText, CheckedText};
 use crate::caller::Calls;
@@ -49,13 +49,18 @@ pub(super) fn declare(
         // what passed the check is JSON
         let settings = serde_json::to_string(&filled).ok()?;
         let signature = signature.clone();
+        let maker = PartMaker {
+            functions,
+            who,
+            index,
+            settings,
+        };
         let build = move |make: &BuildContext| -> Result<Box<dyn Any + Send>> {
             if role == Role::Protocol {
-                let protocol = LoadedProtocol::new(functions, who, index, settings.clone(), make)?;
+                let protocol = LoadedProtocol::new(maker.clone(), make)?;
                 return Ok(Box::new(Box::new(protocol) as Box<dyn Protocol>));
             }
-            let remote = PartHandle::made(functions, who, index, &settings, make, false)?;
-            boxed(role, &signature, remote, &make.task)
+            boxed(role, &signature, maker.make(make, false)?, &make.task)
         };
         Some(CheckedSettings::new(filled, build))
     };

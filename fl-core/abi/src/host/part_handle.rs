@@ -127,6 +127,28 @@ impl Library for Table {
     }
 }
 
+/// What makes a part of a library.
+#[derive(Clone)]
+pub(super) struct PartMaker {
+    pub functions: Functions,
+    /// Names the part in errors.
+    pub who: &'static str,
+    pub index: u32,
+    /// JSON, with every default filled in.
+    pub settings: String,
+}
+
+impl PartMaker {
+    /// Makes the part. One that is `alone` shares its process with no other.
+    pub fn make(&self, context: &BuildContext, alone: bool) -> Result<PartHandle> {
+        let task = serde_json::to_string(&context.task)?;
+        let call = Call::new(self.who, Means::stream(&context.stream));
+        let (index, settings) = (self.index, &self.settings);
+        let (code, answer) = self.functions.create(index, settings, &task, alone, call);
+        PartHandle::library(self.functions, self.who).successor(code, answer)
+    }
+}
+
 /// The code of a call that was ended because the program is to stop; no isolated library gives
 /// it.
 pub(crate) const INTERRUPTED: i32 = i32::MIN;
@@ -191,22 +213,6 @@ impl PartHandle {
     /// The library itself; `who` names it in errors.
     pub fn library(functions: Functions, who: &'static str) -> Self {
         Self::new(functions, who, std::ptr::null_mut())
-    }
-
-    /// A part that the library makes; `who` names it in errors. One that is `alone` shares its
-    /// process with no other.
-    pub fn made(
-        functions: Functions,
-        who: &'static str,
-        index: u32,
-        settings: &str,
-        make: &BuildContext,
-        alone: bool,
-    ) -> Result<Self> {
-        let task = serde_json::to_string(&make.task)?;
-        let call = Call::new(who, Means::stream(&make.stream));
-        let (code, answer) = functions.create(index, settings, &task, alone, call);
-        Self::library(functions, who).successor(code, answer)
     }
 
     /// The parts that an answer holds; dropping one ends it.

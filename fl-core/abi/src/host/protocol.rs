@@ -1,6 +1,6 @@
 //! Protocols of a library as parts of this program.
 
-use super::part_handle::{Functions, PartHandle};
+use super::part_handle::{PartHandle, PartMaker};
 use crate::ask::{AnswerText, ConflictText, ConflictsText, LeadText, SuitsText, TaskText};
 use crate::caller::{Caller, Calls, Means};
 use crate::declaration::{DeclarationText, kept, typed};
@@ -35,11 +35,8 @@ const DATA: [&str; 2] = ["data.public", "data.public.labelled"];
 
 /// What makes a part of it.
 struct LibraryProtocol {
-    functions: Functions,
-    who: &'static str,
-    index: u32,
-    settings: String,
-    make: BuildContext,
+    maker: PartMaker,
+    context: BuildContext,
     /// Parts that no call uses.
     idle: Mutex<Vec<PartHandle>>,
 }
@@ -54,10 +51,7 @@ impl LibraryProtocol {
         let idle = self.idle().pop();
         let part = match idle {
             Some(part) => part,
-            None => {
-                let (functions, who, index) = (self.functions, self.who, self.index);
-                PartHandle::made(functions, who, index, &self.settings, &self.make, true)?
-            }
+            None => self.maker.make(&self.context, true)?,
         };
         let out = f(&part);
         // one that failed may be in any state
@@ -85,19 +79,11 @@ impl LibraryProtocol {
 }
 
 impl LoadedProtocol {
-    pub fn new(
-        functions: Functions,
-        who: &'static str,
-        index: u32,
-        settings: String,
-        make: &BuildContext,
-    ) -> Result<Self> {
+    pub fn new(maker: PartMaker, context: &BuildContext) -> Result<Self> {
+        let who = maker.who;
         let library = Arc::new(LibraryProtocol {
-            functions,
-            who,
-            index,
-            settings,
-            make: make.clone(),
+            maker,
+            context: context.clone(),
             idle: Mutex::default(),
         });
         let declared: DeclarationText =

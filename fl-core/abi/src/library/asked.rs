@@ -32,11 +32,6 @@ pub(crate) fn ask_other(
     checked(code, told(code, answer)?)
 }
 
-/// The answer to an operation that the other side must have.
-pub(crate) fn known(answer: Option<Answer>) -> Result<Answer> {
-    answer.context("the other side has no such operation")
-}
-
 /// Returns the answer, or the error that its text holds.
 pub(crate) fn told(code: i32, answer: Answer) -> Result<Answer> {
     if code != FL_OK

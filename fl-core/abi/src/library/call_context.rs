@@ -1,6 +1,6 @@
 //! The input of an operation, and what a library may ask of the host during it.
 
-use super::asked::{ask_other, known};
+use super::asked::ask_other;
 use super::borrowed_inbox::{BorrowedInbox, InboxBuffer};
 use super::threads::Threads;
 use crate::caller::{Callee, Means};
@@ -297,7 +297,7 @@ impl Host<'_> {
         text: &str,
         letter: OutgoingMessage<'_, '_>,
     ) -> Result<Answer> {
-        let means = Means::default();
-        known(ask_other(self.0, 0, operation, text, &[letter], means)?)
+        let answer = ask_other(self.0, 0, operation, text, &[letter], Means::default())?;
+        answer.context("the other side has no such operation")
     }
 }
