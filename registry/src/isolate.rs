@@ -8,7 +8,7 @@ use crate::library::Library;
 use crate::sections::{Isolate, Isolation};
 use crate::spec::Spec;
 use fl_core::Executor;
-use fl_core::abi::{IsolatedLibrary, Process, Refused};
+use fl_core::abi::{IsolatedLibrary, Process};
 use fl_core::settings::Value;
 use fl_core::{PartDecl, Result};
 use std::ffi::OsString;
@@ -136,13 +136,12 @@ fn refused(settings: &Value, isolate: &Isolate) -> Vec<String> {
     all
 }
 
-/// The parts of the library in `file`, a sealed copy, in processes of their own, and the interface
-/// that it was built for.
+/// The parts of the library in `file`, a sealed copy, in processes of their own.
 pub(crate) fn import(
     file: File,
     path: &Path,
     isolate: &Isolate,
-) -> Result<(Vec<&'static PartDecl>, u32), String> {
+) -> Result<Vec<&'static PartDecl>, String> {
     let Some(program) = PROGRAM.get() else {
         return Err(
             "the spec isolates it, and this program cannot start processes for libraries; `fl` can"
@@ -160,10 +159,8 @@ pub(crate) fn import(
     let longest = std::time::Duration::from_secs_f64(isolate.call_seconds);
     let begin = move || linux::begin(program, &file, &path, &isolate);
     let library = IsolatedLibrary::new(Box::new(begin), longest);
-    let refused = |refused: Refused| refused.to_string();
-    let interface = library.interface().map_err(refused)?;
-    let parts = fl_core::abi::import_isolated(library, &origin, confined).map_err(refused)?;
-    Ok((parts, interface))
+    let parts = fl_core::abi::import_isolated(library, &origin, confined);
+    parts.map_err(|refused| refused.to_string())
 }
 
 /// The parts that are linked into this program, as those of a library in processes of its own.
@@ -173,8 +170,7 @@ pub(crate) fn import(
 pub fn isolated_program() -> Result<Vec<&'static PartDecl>, String> {
     // a library without a name is the program
     let none = File::open("/dev/null").map_err(|e| e.to_string())?;
-    let parts = import(none, Path::new(""), &fl_core::settings::defaults())?.0;
-    Ok(parts)
+    import(none, Path::new(""), &fl_core::settings::defaults())
 }
 
 /// Serves a library to the program that has begun this process with these arguments, which follow

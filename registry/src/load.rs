@@ -12,7 +12,7 @@ use crate::sealed_memfd::{copy, hash, open};
 use crate::sections::{Isolate, Isolation};
 use crate::spec::LEVEL;
 use fl_core::PartDecl;
-use fl_core::abi;
+use fl_core::abi::{self, raw::FL_VERSION};
 use std::path::PathBuf;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
@@ -290,13 +290,14 @@ fn load_hashed(library: &Library, asked: Option<&Isolation>) -> Result<LoadedLib
     if let Some(known) = loaded.iter().find(same) {
         return Ok(known.clone());
     }
-    let mut keep = |parts: Vec<&'static PartDecl>, interface: Option<u32>| {
+    let mut keep = |parts: Vec<&'static PartDecl>| {
         let new = LoadedLibrary {
             hash: hash.clone(),
             path: library.path.clone(),
             isolate: isolate.clone(),
             parts,
-            interface,
+            // a library of another one is not loaded
+            interface: Some(FL_VERSION),
         };
         loaded.push(new.clone());
         new
@@ -309,8 +310,7 @@ fn load_hashed(library: &Library, asked: Option<&Isolation>) -> Result<LoadedLib
     #[cfg(unix)]
     if let Some(isolate) = &isolate {
         let isolated = crate::isolate::import(file, &library.path, isolate);
-        let (parts, interface) = isolated.map_err(refused)?;
-        return Ok(keep(parts, Some(interface)));
+        return Ok(keep(isolated.map_err(refused)?));
     }
     #[cfg(not(unix))]
     if isolate.is_some() {
@@ -324,11 +324,7 @@ fn load_hashed(library: &Library, asked: Option<&Isolation>) -> Result<LoadedLib
     // The library stays.
     #[allow(unsafe_code, reason = "the address of a library's symbol")]
     let parts = unsafe { abi::import(table, &library.path.display().to_string()) };
-    let parts = parts.map_err(|e| refused(e.to_string()))?;
-    // SAFETY: `import` has read the same number.
-    #[allow(unsafe_code, reason = "the number of the interface of a library")]
-    let interface = unsafe { (&raw const (*table).version).read() };
-    Ok(keep(parts, Some(interface)))
+    Ok(keep(parts.map_err(|e| refused(e.to_string()))?))
 }
 
 static BEFORE: OnceLock<fn()> = OnceLock::new();

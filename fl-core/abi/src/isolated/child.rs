@@ -75,10 +75,7 @@ pub unsafe fn serve(
     });
     let functions = load().and_then(|table| {
         // SAFETY: as the caller says.
-        let functions = unsafe { checked_table(table) }.map_err(|refused| refused.to_string())?;
-        // SAFETY: `checked_table` has read the same number.
-        let interface = unsafe { (&raw const (*table).version).read() };
-        Ok((functions, interface))
+        unsafe { checked_table(table) }.map_err(|refused| refused.to_string())
     });
     let mut from = Incoming::new(program, Mailbox::Requests, LONGEST, usize::MAX);
     // the program wakes this process when there is memory
@@ -127,8 +124,7 @@ fn run(
 }
 
 struct Child<'e> {
-    /// And the number of its interface.
-    functions: Result<(Functions, u32), String>,
+    functions: Result<Functions, String>,
     /// Those that the library has made and that were not dropped.
     parts: BTreeSet<u64>,
     area: SharedMemory,
@@ -233,7 +229,7 @@ impl Child<'_> {
     }
 
     fn answered(&mut self, ask: CallRequest) -> Result<Reply> {
-        let (functions, interface) = match &self.functions {
+        let functions = match &self.functions {
             Ok(found) => *found,
             Err(why) => anyhow::bail!("{why}"),
         };
@@ -250,15 +246,15 @@ impl Child<'_> {
             ..Means::default()
         };
         let call = Call::new("a library", means).with_noise(noise);
-        let say = |text| Reply {
-            code: FL_OK,
-            text: Some(text),
-            ..Reply::default()
-        };
         let mut called = 0;
         let (code, answer) = match ask.what {
-            Operation::Interface => return Ok(say(interface.to_string())),
-            Operation::Describe => return Ok(say(functions.describe()?)),
+            Operation::Describe => {
+                return Ok(Reply {
+                    code: FL_OK,
+                    text: Some(functions.describe()?),
+                    ..Reply::default()
+                });
+            }
             Operation::Create {
                 index,
                 settings,

@@ -120,8 +120,6 @@ pub(crate) struct CallFacts {
 
 #[derive(Serialize, Deserialize)]
 enum Operation {
-    /// The number of the library's interface, as text.
-    Interface,
     Describe,
     Create {
         index: u32,

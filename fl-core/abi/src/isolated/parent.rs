@@ -3,7 +3,7 @@
 use super::process::{IsolatedPart, LibraryProcess};
 use super::{CallFacts, Operation, Reply};
 use crate::caller::Means;
-use crate::host::{Answer, Call, INTERRUPTED, Library, Refused, checked};
+use crate::host::{Answer, Call, INTERRUPTED, Library, checked};
 use crate::library::Host;
 use crate::raw::{FL_ERROR, FL_OK, FlHost, FlMessage};
 use anyhow::{Context, anyhow, bail};
@@ -69,24 +69,6 @@ impl IsolatedLibrary {
             longest,
             workers: Default::default(),
         }
-    }
-
-    /// The number of the interface that it was built for.
-    ///
-    /// # Errors
-    /// Says why the library cannot be used.
-    pub fn interface(&self) -> Result<u32, Refused> {
-        let text = self.says(Operation::Interface);
-        let text = text.map_err(|e| Refused::Description(format!("{e:#}")))?;
-        let number = text.and_then(|number| number.parse().ok());
-        number.ok_or(Refused::Magic)
-    }
-
-    /// What it says of itself.
-    fn says(&self, what: Operation) -> Result<Option<String>> {
-        let call = Call::new("a library", Means::default());
-        let (code, answer) = self.ask(&self.workers[0], None, what, &[], call);
-        Ok(checked(code, answer)?.and_then(|answer| answer.text))
     }
 
     /// Asks the process at this place, and hands on what it answers. A question about a part is for process
@@ -183,7 +165,10 @@ impl IsolatedLibrary {
 
 impl Library for IsolatedLibrary {
     fn describe(&self) -> Result<String> {
-        let text = self.says(Operation::Describe)?;
+        let call = Call::new("a library", Means::default());
+        let (code, answer) = self.ask(&self.workers[0], None, Operation::Describe, &[], call);
+        let answer = checked(code, answer)?;
+        let text = answer.and_then(|answer| answer.text);
         text.context("it cannot describe its parts")
     }
 
