@@ -3,7 +3,6 @@
 mod call;
 mod callbacks;
 mod declare;
-mod deferred_error;
 mod describe;
 mod foreign_call_guard;
 mod import;

@@ -1,7 +1,6 @@
 //! A library, and a part in it, as the host holds them.
 
 use super::call::{Answer, Call};
-use super::deferred_error::DeferredError;
 use super::foreign_call_guard::ForeignCallGuard;
 use crate::caller::{Caller, Calls, Means};
 use crate::data_sets::{KnownSets, NoSets};
@@ -14,6 +13,7 @@ use crate::raw::{
 use anyhow::{Context, anyhow, bail};
 use fl_roles::{AnyInbox, BuildContext, Problem, Result};
 use std::ffi::c_void;
+use std::sync::{Mutex, PoisonError};
 
 type Create = unsafe extern "C" fn(u32, FlText, FlText, *const FlHost) -> i32;
 type Operate = unsafe extern "C" fn(*mut c_void, u32, *const FlInput, *const FlHost) -> i32;
@@ -185,7 +185,9 @@ pub(crate) struct PartHandle {
     /// `aggregator `mine` from libmine.so`
     who: &'static str,
     part: *mut c_void,
-    late: DeferredError,
+    /// The first failure of an operation that cannot fail here, but can in a library: the next one
+    /// that can, does, and says why.
+    late: Mutex<Option<String>>,
 }
 
 // SAFETY: the interface says that a part may move between threads, and is used by one at a time; so
@@ -206,7 +208,7 @@ impl PartHandle {
             functions,
             who,
             part,
-            late: DeferredError::default(),
+            late: Mutex::default(),
         }
     }
 
@@ -315,10 +317,14 @@ impl Caller for PartHandle {
     }
 
     fn keep_error(&self, error: anyhow::Error) {
-        self.late.keep(&error);
+        let mut first = self.late.lock().unwrap_or_else(PoisonError::into_inner);
+        first.get_or_insert_with(|| format!("{error:#}"));
     }
 
     fn check(&self) -> Result<()> {
-        self.late.check().context(self.who)
+        match &*self.late.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some(why) => Err(anyhow!("it failed before: {why}").context(self.who)),
+            None => Ok(()),
+        }
     }
 }

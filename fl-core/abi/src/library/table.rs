@@ -7,8 +7,7 @@ use crate::ask::{BytesText, CheckText, CheckedText};
 use crate::caller::Callee;
 use crate::raw::*;
 use crate::roles::aggregator::LocalAggregator;
-use crate::signature::obstacle;
-use anyhow::{Context, anyhow, ensure};
+use anyhow::{Context, ensure};
 use fl_roles::message::{MessageDecl, MessageType, message_type, message_types};
 use fl_roles::settings::{Reader, Value};
 use fl_roles::{
@@ -220,10 +219,6 @@ impl PartLibrary for RegisteredParts {
         let settings: Value = serde_json::from_str(settings)?;
         let task: Task = serde_json::from_str(task)?;
         let make = BuildContext::new(task, host.stream());
-        let signature = (decl.describe)().signature;
-        if let Some(why) = obstacle(decl.role, &signature) {
-            return Err(anyhow!("{} `{}`: {why}", decl.role, decl.name));
-        }
         wrap(decl.role, decl.read(&settings)?.build(&make)?)
     }
 
