@@ -30,6 +30,9 @@ pub(super) use {
 };
 #[cfg(unix)]
 pub(super) use {
-    foreign_call_guard::own_process, import::checked_table, part_handle::Functions,
-    part_handle::INTERRUPTED, part_handle::Library, process_mark::process_mark,
+    foreign_call_guard::own_process,
+    import::checked_table,
+    part_handle::Functions,
+    part_handle::{Asked, INTERRUPTED, Library, NewPart},
+    process_mark::process_mark,
 };

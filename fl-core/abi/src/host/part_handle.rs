@@ -12,6 +12,7 @@ use crate::raw::{
 };
 use anyhow::{Context, anyhow, bail};
 use fl_roles::{AnyInbox, BuildContext, Problem, Result};
+use serde::{Deserialize, Serialize};
 use std::ffi::c_void;
 use std::sync::{Mutex, PoisonError};
 
@@ -28,31 +29,30 @@ pub(super) struct Table {
     free: unsafe extern "C" fn(FlText),
 }
 
+/// A part that is to be made.
+#[derive(Clone, Serialize, Deserialize)]
+pub(crate) struct NewPart {
+    pub index: u32,
+    /// JSON, with every default filled in.
+    pub settings: String,
+    /// JSON.
+    pub task: String,
+}
+
+/// A part of a library, which no other call uses, or NULL for the library itself; the operation,
+/// and its text.
+pub(crate) type Asked<'a> = (*mut c_void, u32, &'a str);
+
 /// What a library does, wherever it is. It stays loaded for ever.
 pub(crate) trait Library: Send + Sync {
     /// The description of its parts.
     fn describe(&self) -> Result<String>;
 
     /// Makes a part. One that is `alone` shares its process with no other.
-    fn create(
-        &self,
-        index: u32,
-        settings: &str,
-        task: &str,
-        alone: bool,
-        call: Call<'_>,
-    ) -> (i32, Answer);
+    fn create(&self, part: &NewPart, alone: bool, call: Call<'_>) -> (i32, Answer);
 
-    /// Does one operation with a part of this library, which no other call uses, or with the
-    /// library itself if that is NULL.
-    fn call(
-        &self,
-        part: *mut c_void,
-        operation: u32,
-        text: &str,
-        messages: &[FlMessage],
-        call: Call<'_>,
-    ) -> (i32, Answer);
+    /// Does one operation.
+    fn call(&self, asked: Asked<'_>, messages: &[FlMessage], call: Call<'_>) -> (i32, Answer);
 
     /// Ends a part of this library, which nothing uses any more.
     fn drop_part(&self, who: &str, part: *mut c_void);
@@ -90,28 +90,16 @@ impl Library for Table {
         text
     }
 
-    fn create(
-        &self,
-        index: u32,
-        settings: &str,
-        task: &str,
-        _alone: bool,
-        call: Call<'_>,
-    ) -> (i32, Answer) {
+    fn create(&self, part: &NewPart, _: bool, call: Call<'_>) -> (i32, Answer) {
+        let (settings, task) = (FlText::of(&part.settings), FlText::of(&part.task));
         call.run(|host| {
             // SAFETY: everything handed over lives through the call.
-            unsafe { (self.create)(index, FlText::of(settings), FlText::of(task), host) }
+            unsafe { (self.create)(part.index, settings, task, host) }
         })
     }
 
-    fn call(
-        &self,
-        part: *mut c_void,
-        operation: u32,
-        text: &str,
-        messages: &[FlMessage],
-        call: Call<'_>,
-    ) -> (i32, Answer) {
+    fn call(&self, asked: Asked<'_>, messages: &[FlMessage], call: Call<'_>) -> (i32, Answer) {
+        let (part, operation, text) = asked;
         let input = FlInput::of(text, messages);
         call.run(|host| {
             // SAFETY: the part is the library's own, no other call uses it, and everything handed
@@ -143,8 +131,12 @@ impl PartMaker {
     pub fn make(&self, context: &BuildContext, alone: bool) -> Result<PartHandle> {
         let task = serde_json::to_string(&context.task)?;
         let call = Call::new(self.who, Means::stream(&context.stream));
-        let (index, settings) = (self.index, &self.settings);
-        let (code, answer) = self.functions.create(index, settings, &task, alone, call);
+        let part = NewPart {
+            index: self.index,
+            settings: self.settings.clone(),
+            task,
+        };
+        let (code, answer) = self.functions.create(&part, alone, call);
         PartHandle::library(self.functions, self.who).successor(code, answer)
     }
 }
@@ -250,8 +242,8 @@ impl PartHandle {
         means: Means<'_>,
     ) -> (i32, Answer) {
         let call = Call::new(self.who, means);
-        self.functions
-            .call(self.part, operation, text, messages, call)
+        let asked = (self.part, operation, text);
+        self.functions.call(asked, messages, call)
     }
 
     /// The answer to an operation that gives no part.

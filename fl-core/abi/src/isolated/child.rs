@@ -7,7 +7,7 @@ use super::{
 };
 use crate::caller::Means;
 use crate::host::{
-    Answer, Answers, Call, Functions, checked_table, on_log, own_process, process_mark,
+    Answer, Answers, Asked, Call, Functions, checked_table, on_log, own_process, process_mark,
 };
 use crate::library::asked::ask_other;
 use crate::library::{Host, Input};
@@ -109,18 +109,13 @@ fn closed(error: &anyhow::Error) -> bool {
     io.is_some_and(|e| [ErrorKind::UnexpectedEof, ErrorKind::ConnectionReset].contains(&e.kind()))
 }
 
-/// Which part is to do which operation, and the text of it.
-type Asked<'a> = (*mut c_void, u32, &'a str);
-
 fn run(
     functions: Functions,
-    (part, operation, text): Asked<'_>,
+    asked: Asked<'_>,
     letters: &[OutgoingMessage<'_, '_>],
     call: Call<'_>,
 ) -> (i32, Answer) {
-    with_messages(letters, |messages| {
-        functions.call(part, operation, text, messages, call)
-    })
+    with_messages(letters, |messages| functions.call(asked, messages, call))
 }
 
 struct Child<'e> {
@@ -255,11 +250,7 @@ impl Child<'_> {
                     ..Reply::default()
                 });
             }
-            Operation::Create {
-                index,
-                settings,
-                task,
-            } => functions.create(index, &settings, &task, false, call),
+            Operation::Create(part) => functions.create(&part, false, call),
             Operation::Call {
                 part,
                 operation,

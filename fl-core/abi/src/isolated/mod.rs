@@ -27,7 +27,7 @@ pub use parent::{IsolatedLibrary, Process};
 pub(crate) use shared_memory::AnswerRooms;
 
 use super::ask::ErrorText;
-use super::host::{Answer, INTERRUPTED};
+use super::host::{Answer, INTERRUPTED, NewPart};
 use super::library::Host;
 use super::marshal::{OutgoingMessage, slice, view};
 use super::raw::{FL_ERROR, FL_OK, FL_UNKNOWN, FlMessage};
@@ -121,11 +121,7 @@ pub(crate) struct CallFacts {
 #[derive(Serialize, Deserialize)]
 enum Operation {
     Describe,
-    Create {
-        index: u32,
-        settings: String,
-        task: String,
-    },
+    Create(NewPart),
     Call {
         part: u64,
         operation: u32,

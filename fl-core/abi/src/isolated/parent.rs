@@ -3,7 +3,7 @@
 use super::process::{IsolatedPart, LibraryProcess};
 use super::{CallFacts, Operation, Reply};
 use crate::caller::Means;
-use crate::host::{Answer, Call, INTERRUPTED, Library, checked};
+use crate::host::{Answer, Asked, Call, INTERRUPTED, Library, NewPart, checked};
 use crate::library::Host;
 use crate::raw::{FL_ERROR, FL_OK, FlHost, FlMessage};
 use anyhow::{Context, anyhow, bail};
@@ -71,8 +71,8 @@ impl IsolatedLibrary {
         }
     }
 
-    /// Asks the process at this place, and hands on what it answers. A question about a part is for process
-    /// `number` alone. No code of the library runs in this process.
+    /// Asks the process at this place, and hands on what it answers. A question about a part is for
+    /// process `number` alone. No code of the library runs in this process.
     fn ask(
         &self,
         place: &Place,
@@ -172,14 +172,7 @@ impl Library for IsolatedLibrary {
         text.context("it cannot describe its parts")
     }
 
-    fn create(
-        &self,
-        index: u32,
-        settings: &str,
-        task: &str,
-        alone: bool,
-        call: Call<'_>,
-    ) -> (i32, Answer) {
+    fn create(&self, part: &NewPart, alone: bool, call: Call<'_>) -> (i32, Answer) {
         let at = call.facts().key.map_or(0, |key| usize::from(key[0])) % PROCESSES;
         // a protocol leads for long, and asks parts of the library while it does
         let place = if alone {
@@ -187,22 +180,11 @@ impl Library for IsolatedLibrary {
         } else {
             &self.workers[at]
         };
-        let what = Operation::Create {
-            index,
-            settings: settings.into(),
-            task: task.into(),
-        };
-        self.ask(place, None, what, &[], call)
+        self.ask(place, None, Operation::Create(part.clone()), &[], call)
     }
 
-    fn call(
-        &self,
-        part: *mut c_void,
-        operation: u32,
-        text: &str,
-        messages: &[FlMessage],
-        call: Call<'_>,
-    ) -> (i32, Answer) {
+    fn call(&self, asked: Asked<'_>, messages: &[FlMessage], call: Call<'_>) -> (i32, Answer) {
+        let (part, operation, text) = asked;
         // SAFETY: a call of this library gave it, and it is not dropped; the handle is a box of
         // ours.
         let handle = unsafe { part.cast::<IsolatedPart>().as_ref() };
