@@ -77,26 +77,13 @@ pub trait ClusterRule: Settings + Send + Sync + 'static {
     ///
     /// # Errors
     /// If too few clients have answered.
-    fn divide(
-        &self,
-        family: &ClusterSettings,
-        server: &mut Server<'_>,
-        round: &Round,
-        trained: &Inbox<Params>,
-        state: &mut State,
-    ) -> Result<()>;
+    fn divide(&self, run: InRound<'_, '_>, trained: &Inbox<Params>) -> Result<()>;
 
     /// Runs one round with several centres.
     ///
     /// # Errors
     /// Those of the exchanges.
-    fn round(
-        &self,
-        family: &ClusterSettings,
-        server: &mut Server<'_>,
-        round: &Round,
-        state: &mut State,
-    ) -> Result<()>;
+    fn round(&self, run: InRound<'_, '_>) -> Result<()>;
 }
 
 /// The settings of a method: the family's, and its own.
@@ -174,18 +161,24 @@ impl<R: ClusterRule> Protocol for Clusters<R> {
         );
         server.rounds(&mut state, |server, state, round| {
             let cohort = server.cohort(round, &TRAIN)?;
-            match state.centres.len() {
+            let mut run = InRound {
+                family: shared,
+                server: &mut *server,
+                round,
+                state: &mut *state,
+            };
+            match run.state.centres.len() {
                 _ if cohort.is_empty() => {} // a Poisson draw may pick no client
                 1 => {
-                    let trained = server.collect(round, &TRAIN, |_| &state.centres[0])?;
+                    let centre = &run.state.centres[0];
+                    let trained = run.server.collect(round, &TRAIN, |_| centre)?;
                     if shared.clusters > 1 && round.number > shared.warm_up {
-                        own.divide(shared, server, round, &trained, state)?
+                        own.divide(run, &trained)?
                     } else {
-                        let of = vec![0; trained.len()];
-                        maximise(server, round, &trained, &of, &mut state.centres)?;
+                        run.maximise(&trained, &vec![0; trained.len()])?;
                     }
                 }
-                _ => own.round(shared, server, round, state)?,
+                _ => own.round(run)?,
             }
             shared.report(server, round, state)
         })?;
@@ -227,39 +220,6 @@ impl ClusterSettings {
         Ok(client.parametric(&MODEL)?.params())
     }
 
-    /// Returns the parameters of distinct random clients as centres, and the assignment of clients
-    /// after `passes` E steps with plain M steps in between. Uses the draw with the least
-    /// objective.
-    pub(crate) fn first_centres(
-        &self,
-        server: &mut Server<'_>,
-        round: &Round,
-        trained: &Inbox<Params>,
-        layers: &[String],
-        passes: usize,
-    ) -> Result<(Vec<Params>, Vec<usize>)> {
-        let k = self.clusters;
-        ensure!(
-            trained.len() >= k,
-            "{k} centres need the parameters of as many clients, and {} have answered",
-            trained.len()
-        );
-        let apart = em::pairwise(&views(&points(trained, layers)?));
-        let mut best: Option<(f64, Vec<usize>, Vec<usize>)> = None;
-        for start in 0..self.starts {
-            let stream = round.stream.child("centres", start as u64);
-            let chosen = stream.draws().choose(trained.len(), k);
-            let (of, objective) = em::among_points(&apart, &chosen, passes);
-            if best.as_ref().is_none_or(|(least, ..)| objective < *least) {
-                best = Some((objective, chosen, of));
-            }
-        }
-        let (objective, chosen, of) = best.context("no draw of first centres")?;
-        server.record(round, "cluster.distance", objective.sqrt())?;
-        let all: Vec<&Params> = trained.iter().map(|mail| &mail.body).collect();
-        Ok((chosen.into_iter().map(|at| all[at].clone()).collect(), of))
-    }
-
     /// Records the score of each client's centre for it, its cluster, and the size and score of
     /// each cluster.
     fn report(&self, server: &mut Server<'_>, round: &Round, state: &State) -> Result<()> {
@@ -287,44 +247,91 @@ impl ClusterSettings {
     }
 }
 
-/// Runs the M step, by the part in the slot `aggregator`.
-pub(crate) fn maximise(
-    server: &mut Server<'_>,
-    round: &Round,
-    trained: &Inbox<Params>,
-    of: &[usize],
-    centres: &mut [Params],
-) -> Result<()> {
-    let all: Vec<&ClientMessage<Params>> = trained.iter().collect();
-    let several = centres.len() > 1;
-    em::recentre(of, centres, |j, members, centre| {
-        let members = members.iter().map(|at| all[*at].clone()).collect();
-        let shown = round.showing(centre.clone());
-        match Inbox::new(members) {
-            Ok(members) if several => server.aggregate_line(&AGGREGATOR, j, &shown, &members),
-            Ok(members) => server.aggregate(&AGGREGATOR, &shown, &members),
-            // members without examples leave the centre unchanged
-            Err(_) => Ok(centre.clone()),
-        }
-    })
+/// One round of a run.
+pub struct InRound<'a, 's> {
+    /// The settings that all methods share.
+    pub family: &'a ClusterSettings,
+    /// The server.
+    pub server: &'a mut Server<'s>,
+    /// The round.
+    pub round: &'a Round,
+    /// The centres, and who is at which.
+    pub state: &'a mut State,
 }
 
-/// Stores the clients' clusters, and records how many clients moved.
-pub(crate) fn remember(
-    server: &mut Server<'_>,
-    round: &Round,
-    trained: &Inbox<Params>,
-    of: &[usize],
-    state: &mut State,
-) -> Result<()> {
-    let mut moved = 0;
-    for (mail, at) in trained.iter().zip(of) {
-        moved += usize::from(
-            state
-                .of
-                .insert(mail.from, *at)
-                .is_some_and(|old| old != *at),
+impl InRound<'_, '_> {
+    /// Makes the parameters of distinct random clients the centres, and returns the assignment of
+    /// clients after `passes` E steps with plain M steps in between. Uses the draw with the least
+    /// objective.
+    ///
+    /// # Errors
+    /// If fewer clients have answered than there are centres, or no parameter is of `layers`.
+    pub fn first_centres(
+        &mut self,
+        trained: &Inbox<Params>,
+        layers: &[String],
+        passes: usize,
+    ) -> Result<Vec<usize>> {
+        let k = self.family.clusters;
+        ensure!(
+            trained.len() >= k,
+            "{k} centres need the parameters of as many clients, and {} have answered",
+            trained.len()
         );
+        let apart = em::pairwise(&views(&points(trained, layers)?));
+        let mut best: Option<(f64, Vec<usize>, Vec<usize>)> = None;
+        for start in 0..self.family.starts {
+            let stream = self.round.stream.child("centres", start as u64);
+            let chosen = stream.draws().choose(trained.len(), k);
+            let (of, objective) = em::among_points(&apart, &chosen, passes);
+            if best.as_ref().is_none_or(|(least, ..)| objective < *least) {
+                best = Some((objective, chosen, of));
+            }
+        }
+        let (objective, chosen, of) = best.context("no draw of first centres")?;
+        self.record("cluster.distance", objective.sqrt())?;
+        let all: Vec<&Params> = trained.iter().map(|mail| &mail.body).collect();
+        self.state.centres = chosen.into_iter().map(|at| all[at].clone()).collect();
+        Ok(of)
     }
-    server.record(round, "cluster.moved", moved as f64)
+
+    /// Runs the M step, by the part in the slot `aggregator`.
+    ///
+    /// # Errors
+    /// Those of the aggregator.
+    pub fn maximise(&mut self, trained: &Inbox<Params>, of: &[usize]) -> Result<()> {
+        let all: Vec<&ClientMessage<Params>> = trained.iter().collect();
+        let several = self.state.centres.len() > 1;
+        em::recentre(of, &mut self.state.centres, |j, members, centre| {
+            let members = members.iter().map(|at| all[*at].clone()).collect();
+            let (server, shown) = (&mut *self.server, self.round.showing(centre.clone()));
+            match Inbox::new(members) {
+                Ok(members) if several => server.aggregate_line(&AGGREGATOR, j, &shown, &members),
+                Ok(members) => server.aggregate(&AGGREGATOR, &shown, &members),
+                // members without examples leave the centre unchanged
+                Err(_) => Ok(centre.clone()),
+            }
+        })
+    }
+
+    /// Stores the clients' clusters, and records how many clients moved.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn remember(&mut self, trained: &Inbox<Params>, of: &[usize]) -> Result<()> {
+        let mut moved = 0;
+        for (mail, at) in trained.iter().zip(of) {
+            let old = self.state.of.insert(mail.from, *at);
+            moved += usize::from(old.is_some_and(|old| old != *at));
+        }
+        self.record("cluster.moved", moved as f64)
+    }
+
+    /// Records a number of the round.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn record(&mut self, what: &str, number: f64) -> Result<()> {
+        self.server.record(self.round, what, number)
+    }
 }

@@ -1,7 +1,5 @@
 //! FeSEM: multi-centre clustering by EM (Xie et al. 2020, algorithm 1).
-use crate::clusters::{
-    ClusterRule, ClusterSettings, Clusters, Shared, State, TRAIN, maximise, remember,
-};
+use crate::clusters::{ClusterRule, Clusters, InRound, Shared, TRAIN};
 use crate::distance::{counted, points, views};
 use crate::em;
 use fl_core::prelude::*;
@@ -24,47 +22,34 @@ settings! {
 }
 
 impl ClusterRule for FeSem {
-    fn divide(
-        &self,
-        family: &ClusterSettings,
-        server: &mut Server<'_>,
-        round: &Round,
-        trained: &Inbox<Params>,
-        state: &mut State,
-    ) -> Result<()> {
-        let (layers, passes) = (&self.layers[..], self.first_passes);
-        let (centres, of) = family.first_centres(server, round, trained, layers, passes)?;
-        state.centres = centres;
-        maximise(server, round, trained, &of, &mut state.centres)?;
-        remember(server, round, trained, &of, state)
+    fn divide(&self, mut run: InRound<'_, '_>, trained: &Inbox<Params>) -> Result<()> {
+        let of = run.first_centres(trained, &self.layers, self.first_passes)?;
+        run.maximise(trained, &of)?;
+        run.remember(trained, &of)
     }
 
-    fn round(
-        &self,
-        family: &ClusterSettings,
-        server: &mut Server<'_>,
-        round: &Round,
-        state: &mut State,
-    ) -> Result<()> {
-        let sent = |id| &state.centres[state.centre_of(id)];
-        let trained = server.collect(round, &TRAIN, sent)?;
-        let mut of: Vec<usize> = trained.iter().map(|m| state.centre_of(m.from)).collect();
-        if !(round.number - family.warm_up - 1).is_multiple_of(self.every) {
-            maximise(server, round, &trained, &of, &mut state.centres)?;
-            return remember(server, round, &trained, &of, state);
+    fn round(&self, mut run: InRound<'_, '_>) -> Result<()> {
+        let sent = |id| &run.state.centres[run.state.centre_of(id)];
+        let trained = run.server.collect(run.round, &TRAIN, sent)?;
+        let last = trained.iter().map(|m| run.state.centre_of(m.from));
+        let mut of: Vec<usize> = last.collect();
+        if !(run.round.number - run.family.warm_up - 1).is_multiple_of(self.every) {
+            run.maximise(&trained, &of)?;
+            return run.remember(&trained, &of);
         }
         let points = points(&trained, &self.layers)?;
         let points = views(&points);
         for _ in 0..self.passes {
-            let centres = state.centres.iter().map(|c| counted(c, &self.layers));
+            let centres = run.state.centres.iter();
+            let centres = centres.map(|centre| counted(centre, &self.layers));
             let centres = centres.collect::<Result<Vec<_>>>()?;
             let centres = views(&centres);
             of = em::assign(&points, &centres);
             let objective = em::objective(&points, &centres, &of);
-            server.record(round, "cluster.distance", objective.sqrt())?;
-            maximise(server, round, &trained, &of, &mut state.centres)?;
+            run.record("cluster.distance", objective.sqrt())?;
+            run.maximise(&trained, &of)?;
         }
-        remember(server, round, &trained, &of, state)
+        run.remember(&trained, &of)
     }
 }
 plugin!(protocol "fesem" => Shared<FeSem> as Clusters<FeSem>, papers: ["Xie et al. 2020"]);

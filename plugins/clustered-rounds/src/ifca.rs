@@ -1,8 +1,7 @@
 //! IFCA: clients choose their centre (Ghosh et al. 2020, algorithm 1).
 use crate::Centres;
 use crate::clusters::{
-    AGGREGATOR, COHORT, ClusterRule, ClusterSettings, Clusters, MODEL, Shared, State, maximise,
-    remember,
+    AGGREGATOR, COHORT, ClusterRule, ClusterSettings, Clusters, InRound, MODEL, Shared,
 };
 use crate::em;
 use fl_core::prelude::*;
@@ -45,27 +44,15 @@ impl ClusterRule for Ifca {
             .exchange_if(times > 0, train)
     }
 
-    fn divide(
-        &self,
-        family: &ClusterSettings,
-        server: &mut Server<'_>,
-        round: &Round,
-        trained: &Inbox<Params>,
-        state: &mut State,
-    ) -> Result<()> {
+    fn divide(&self, mut run: InRound<'_, '_>, trained: &Inbox<Params>) -> Result<()> {
         // in the next round, clients choose among them
-        state.centres = family.first_centres(server, round, trained, &[], 1)?.0;
-        Ok(())
+        run.first_centres(trained, &[], 1).map(drop)
     }
 
-    fn round(
-        &self,
-        _: &ClusterSettings,
-        server: &mut Server<'_>,
-        round: &Round,
-        state: &mut State,
-    ) -> Result<()> {
-        let (sent, n) = (Centres(state.centres.clone()), state.centres.len());
+    fn round(&self, mut run: InRound<'_, '_>) -> Result<()> {
+        let (server, round) = (&mut *run.server, run.round);
+        let sent = Centres(run.state.centres.clone());
+        let n = sent.0.len();
         let mut of = BTreeMap::new();
         for mail in server.collect(round, &CHOOSE, |_| &sent)?.iter() {
             let at = mail.body.value();
@@ -79,8 +66,8 @@ impl ClusterRule for Ifca {
         let those: Vec<ClientId> = of.keys().copied().collect();
         let trained = server.collect_from(round, &TRAIN_CHOSEN, &those, |_| &Nothing)?;
         let of: Vec<usize> = trained.iter().map(|mail| of[&mail.from]).collect();
-        maximise(server, round, &trained, &of, &mut state.centres)?;
-        remember(server, round, &trained, &of, state)
+        run.maximise(&trained, &of)?;
+        run.remember(&trained, &of)
     }
 }
 plugin!(protocol "ifca" => Shared<Ifca> as Clusters<Ifca>, papers: ["Ghosh et al. 2020"]);

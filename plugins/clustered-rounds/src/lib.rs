@@ -8,7 +8,7 @@ mod fesem;
 mod ifca;
 
 pub use centres::Centres;
-pub use clusters::{ClusterRule, ClusterSettings, Clusters, Shared};
+pub use clusters::{ClusterRule, ClusterSettings, Clusters, InRound, Shared};
 pub use fesem::FeSem;
 pub use ifca::Ifca;
 
