@@ -44,30 +44,23 @@ impl RoundRule for Apfl {
 
     /// Steps of both models. The client's model between rounds is the mixture, and `v` its memory.
     fn train(&self, client: &mut Client, start: Start<'_>) -> Result<Params> {
-        let Start {
-            family,
-            examples,
-            global,
-        } = start;
-        let loss = client.task().kind.loss();
-        let pass = family.settings.local.pass(loss, client.round_number());
-        let stream = client.stream(&MODEL);
+        let (pass, batches) = start.steps(client);
         let (kept, share) = (client.stashed("own")?, client.stashed::<Scalar>("mix")?);
         let mut mix = share.map_or(self.mix, |share| share.value().into());
         let model = client.parametric(&MODEL)?;
         // until it takes part, a client's own model is the first one
-        let (mut own, mut common) = (kept.unwrap_or_else(|| model.params()), global.clone());
+        let (mut own, mut common) = (kept.unwrap_or_else(|| model.params()), start.global.clone());
         let rate = model.step_size().context("parts.model: APFL takes steps of one learning rate, and this trainer's are not (Adam, momentum, a rate that changes); use plain gradient descent")?;
         let rate = rate * pass.rate;
-        for (at, rows) in pass.batches(examples.len(), &stream).enumerate() {
-            let batch = examples.pick(&rows);
+        for (at, rows) in batches.iter().enumerate() {
+            let batch = start.examples.pick(rows);
             let mixed = mixture(&own, &common, mix)?;
-            let by_mixture = slope(model, &mixed, &batch, loss)?;
+            let by_mixture = slope(model, &mixed, &batch, pass.loss)?;
             if self.adaptive && at == 0 {
                 let apart = zip(&own, &common, |v, w| v - w)?;
                 mix = next_mix(mix, rate, apart.dot(&by_mixture)?);
             }
-            let by_common = slope(model, &common, &batch, loss)?;
+            let by_common = slope(model, &common, &batch, pass.loss)?;
             common = step(&common, &by_common, rate)?;
             own = step(&own, &by_mixture, rate * mix)?;
         }

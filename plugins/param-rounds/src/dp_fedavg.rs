@@ -1,7 +1,7 @@
 //! DP-FedAvg (McMahan et al. 2018, algorithm 1): every client clips its update, and the server adds
 //! noise to their sum.
 use crate::adaptive_clip::AdaptiveClip;
-use crate::rounds::{Family, RoundRule, Rounds, Shared};
+use crate::rounds::{Family, InRound, RoundRule, Rounds, Shared};
 use crate::server_sum::{SERVER_PRIVACY, sum, summed, update};
 use crate::slots::{AGGREGATOR, PRIVACY};
 use fl_core::prelude::*;
@@ -37,15 +37,10 @@ impl RoundRule for DpFedAvg {
         all.exchange(update.shares(family.share))
     }
 
-    fn round(
-        &self,
-        server: &mut Server<'_>,
-        round: &Round,
-        model: &mut Params,
-        bound: &mut Option<f64>,
-    ) -> Result<()> {
+    fn round(&self, run: InRound<'_, '_, Self::State>) -> Result<()> {
+        let (server, round, model) = (run.server, run.round, run.model);
         let (sum, expected) = match &self.adaptive {
-            Some(adaptive) => adaptive.sum(server, round, model, bound)?,
+            Some(adaptive) => adaptive.sum(server, round, model, run.state)?,
             None => {
                 let (like, form) = (model.zeros_like(), |update| update);
                 sum(server, round, &UPDATE, &*model, like, form)?

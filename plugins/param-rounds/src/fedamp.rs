@@ -1,5 +1,5 @@
 //! FedAMP (Huang et al. 2021, algorithm 1): each client gets a mixture of models like its own.
-use crate::rounds::{Family, RoundRule, Rounds, Shared, Start};
+use crate::rounds::{Family, InRound, RoundRule, Rounds, Shared, Start};
 use crate::slots::{AGGREGATOR, MODEL, TRAIN};
 use fl_core::prelude::*;
 use std::collections::BTreeMap;
@@ -44,13 +44,8 @@ impl RoundRule for FedAmp {
         Ok(client.parametric(&MODEL)?.params())
     }
 
-    fn round(
-        &self,
-        server: &mut Server<'_>,
-        round: &Round,
-        model: &mut Params,
-        models: &mut BTreeMap<ClientId, Params>,
-    ) -> Result<()> {
+    fn round(&self, run: InRound<'_, '_, Self::State>) -> Result<()> {
+        let (server, round, model, models) = (run.server, run.round, run.model, run.state);
         for id in server.everyone().iter() {
             models.entry(*id).or_insert_with(|| model.clone());
         }

@@ -1,5 +1,5 @@
 //! FedDF: ensemble distillation at the server (Lin et al. 2020, algorithm 1).
-use crate::rounds::{Family, RoundRule, Rounds, Shared};
+use crate::rounds::{Family, InRound, RoundRule, Rounds, Shared};
 use crate::slots::{AGGREGATOR, MODEL, TRAIN};
 use fl_core::prelude::*;
 use fl_core::settings::between;
@@ -77,13 +77,8 @@ impl RoundRule for FedDf {
         all.exchange(family.trains(self)).measures(steps)
     }
 
-    fn round(
-        &self,
-        server: &mut Server<'_>,
-        round: &Round,
-        model: &mut Params,
-        _: &mut (),
-    ) -> Result<()> {
+    fn round(&self, run: InRound<'_, '_, Self::State>) -> Result<()> {
+        let (server, round, model) = (run.server, run.round, run.model);
         let sent = server.collect(round, &TRAIN, |_| &*model)?;
         let shown = round.showing(model.clone());
         let mean = server.aggregate(&AGGREGATOR, &shown, &sent)?;

@@ -1,6 +1,6 @@
 //! FedDyn (Acar et al. 2021, algorithm 1): a regulariser that follows each client's gradient.
 use crate::local::{Extra, zip};
-use crate::rounds::{Family, RoundRule, Rounds, Shared, Start};
+use crate::rounds::{Family, InRound, RoundRule, Rounds, Shared, Start};
 use crate::slots::{MODEL, TRAIN};
 use fl_core::prelude::*;
 use std::collections::BTreeSet;
@@ -44,23 +44,18 @@ impl RoundRule for FedDyn {
         Ok(trained)
     }
 
-    fn round(
-        &self,
-        server: &mut Server<'_>,
-        round: &Round,
-        model: &mut Params,
-        state: &mut Option<Params>,
-    ) -> Result<()> {
+    fn round(&self, run: InRound<'_, '_, Self::State>) -> Result<()> {
+        let (server, model) = (run.server, run.model);
         let mut answered = 0;
         let count = |mail: ClientMessage<Params>| {
             answered += 1;
             Ok(mail)
         };
-        let mean: Params = server.run_with(round, &TRAIN, |_| &*model, count)?;
+        let mean: Params = server.run_with(run.round, &TRAIN, |_| &*model, count)?;
         let share = answered as f64 / server.everyone().len() as f64;
         let buffers = server.parametric(&MODEL)?.buffers();
         let way = way(&*model, &mean, &buffers)?;
-        let gradient = state.get_or_insert_with(|| model.zeros_like());
+        let gradient = run.state.get_or_insert_with(|| model.zeros_like());
         gradient.add_scaled(-self.alpha * share, &way)?;
         *model = mean;
         model.add_scaled(-1.0 / self.alpha, gradient)?;

@@ -1,7 +1,7 @@
 //! FedNova: normalised changes (Wang et al. 2020).
 use crate::learnt::learnt;
-use crate::local::{Extra, Start};
-use crate::rounds::{Family, RoundRule, Rounds, Shared};
+use crate::local::Extra;
+use crate::rounds::{Family, InRound, RoundRule, Rounds, Shared};
 use crate::slots::{AGGREGATOR, COHORT, MODEL};
 use fl_core::prelude::*;
 
@@ -59,13 +59,8 @@ impl RoundRule for FedNova {
             .measures([Measurement::number("nova.length")])
     }
 
-    fn round(
-        &self,
-        server: &mut Server<'_>,
-        round: &Round,
-        x: &mut Params,
-        _: &mut (),
-    ) -> Result<()> {
+    fn round(&self, run: InRound<'_, '_, Self::State>) -> Result<()> {
+        let (server, round, x) = (run.server, run.round, run.model);
         let buffers = server.parametric(&MODEL)?.buffers();
         let (sent, mut lengths, mut weights) = (&*x, 0.0, 0.0);
         let form = |mail: ClientMessage<Normalised>| {
@@ -122,12 +117,8 @@ impl FedNova {
         global: &Params,
     ) -> Result<Normalised> {
         let train = |client: &mut Client, examples: &_| {
-            Start {
-                family,
-                examples,
-                global,
-            }
-            .train(client, Extra::default())
+            let start = family.start(examples, global);
+            start.train(client, Extra::default())
         };
         let examples = learnt(client)?;
         let trained = train(client, &examples)?;

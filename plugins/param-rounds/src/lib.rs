@@ -30,6 +30,6 @@ pub use dp_fedavg::DpFedAvg;
 pub use fedavg::FedAvg;
 pub use fedprox::FedProx;
 pub use gaussian_update::GaussianUpdate;
-pub use rounds::{RoundRule, RoundSettings, Rounds, Shared};
+pub use rounds::{InRound, RoundRule, RoundSettings, Rounds, Shared};
 
 fl_core::export_plugins!();

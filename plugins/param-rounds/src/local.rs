@@ -40,15 +40,19 @@ pub struct Start<'a> {
 }
 
 impl Start<'_> {
+    /// Returns the pass of a method that takes its own steps, and the examples of each by position.
+    pub(crate) fn steps(&self, client: &Client) -> (FitOptions<'static>, Vec<Vec<usize>>) {
+        let (local, loss) = (&self.family.settings.local, client.task().kind.loss());
+        let pass = local.pass(loss, client.round_number());
+        let batches = pass.batches(self.examples.len(), &client.stream(&MODEL));
+        let batches = batches.collect();
+        (pass, batches)
+    }
+
     /// Trains from `global`, and from its own parameters where it shares none.
     pub(crate) fn train(self, client: &mut Client, extra: Extra<'_>) -> Result<Trained> {
-        let Self {
-            family,
-            examples,
-            global,
-        } = self;
-        let settings = family.settings;
-        let whole = family.install(client.parametric(&MODEL)?, global)?;
+        let (family, settings) = (self.family, self.family.settings);
+        let whole = family.install(client.parametric(&MODEL)?, self.global)?;
         let zeros = || whole.zeros_like();
         let offset = extra.offset.filter(|_| !family.share.is_empty());
         let offset = offset.map(|shared| zeros().with(shared)).transpose()?;
@@ -67,8 +71,8 @@ impl Start<'_> {
             pass.length = Length::Epochs(epochs);
         }
         let fitted = match family.frozen(client.parametric(&MODEL)?, extra.trains)? {
-            None => client.fit_examples(&MODEL, examples, &pass),
-            Some(frozen) => client.fit_others(&MODEL, examples, &pass, &frozen),
+            None => client.fit_examples(&MODEL, self.examples, &pass),
+            Some(frozen) => client.fit_others(&MODEL, self.examples, &pass, &frozen),
         };
         let steps = fitted?.steps;
         Ok(Trained {
@@ -78,7 +82,19 @@ impl Start<'_> {
     }
 }
 
-impl Family<'_> {
+impl<'p> Family<'p> {
+    /// Returns the start of a training.
+    pub(crate) fn start<'a>(self, examples: &'a Examples, global: &'a Params) -> Start<'a>
+    where
+        'p: 'a,
+    {
+        Start {
+            family: self,
+            examples,
+            global,
+        }
+    }
+
     /// Returns the gradient of the client's own mean loss at `global` by what it shares.
     pub(crate) fn gradient(self, client: &mut Client, global: &Params) -> Result<Params> {
         let examples = learnt(client)?;

@@ -26,18 +26,11 @@ impl RoundRule for PerFedAvg {
     const CORRECTS: bool = true;
 
     fn train(&self, client: &mut Client, start: Start<'_>) -> Result<Params> {
-        let Start {
-            family,
-            examples,
-            global,
-        } = start;
-        let loss = client.task().kind.loss();
-        let pass = family.settings.local.pass(loss, client.round_number());
-        let stream = client.stream(&MODEL);
+        let (pass, batches) = start.steps(client);
         let model = client.parametric(&MODEL)?;
-        let mut slope = |at: &Params, rows: &[usize]| slope(model, at, &examples.pick(rows), loss);
-        let batches: Vec<Vec<usize>> = pass.batches(examples.len(), &stream).collect();
-        let mut w = global.clone();
+        let mut slope =
+            |at: &Params, rows: &[usize]| slope(model, at, &start.examples.pick(rows), pass.loss);
+        let mut w = start.global.clone();
         for pair in batches.chunks(2) {
             let mut adapted = w.clone();
             adapted.add_scaled(-self.adapt, &slope(&w, &pair[0])?)?;

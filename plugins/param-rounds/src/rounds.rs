@@ -16,10 +16,16 @@ const RATE: &str = "local.rate.by-round";
 
 const LOSS: Exchange<Params, Scalar> = Exchange::new("loss of the global model");
 
-/// Runs one round of FedAvg.
-pub(crate) fn average(server: &mut Server<'_>, round: &Round, model: &mut Params) -> Result<()> {
-    *model = server.run(round, &TRAIN, |_| &*model)?;
-    Ok(())
+/// One round of a run.
+pub struct InRound<'a, 's, S> {
+    /// The server.
+    pub server: &'a mut Server<'s>,
+    /// The round.
+    pub round: &'a Round,
+    /// The server's parameters, and then the next ones.
+    pub model: &'a mut Params,
+    /// The method's state.
+    pub state: &'a mut S,
 }
 
 impl<'p> Family<'p> {
@@ -36,15 +42,7 @@ impl<'p> Family<'p> {
                 return Ok(client.parametric(&MODEL)?.params());
             }
             let examples = &learnt(client)?;
-            let family = self;
-            rule.train(
-                client,
-                Start {
-                    family,
-                    examples,
-                    global,
-                },
-            )
+            rule.train(client, self.start(examples, global))
         });
         let trained = trained.to(&COHORT).each_round().into(&AGGREGATOR);
         let trained = trained.shares(self.share);
@@ -55,15 +53,7 @@ impl<'p> Family<'p> {
         };
         hidden.forged_by(&ATTACK, move |client, global, honest| {
             self.forged(client, global, honest, |client, examples| {
-                let family = self;
-                rule.train(
-                    client,
-                    Start {
-                        family,
-                        examples,
-                        global,
-                    },
-                )
+                rule.train(client, self.start(examples, global))
             })
         })
     }
@@ -116,19 +106,14 @@ pub trait RoundRule: Settings + Send + Sync + 'static {
         Ok(start.train(client, Extra::default())?.params)
     }
 
-    /// Runs one round, with at least one client unless [`RoundRule::EMPTY_ROUNDS`]: `model` becomes
-    /// the next one. Defaults to FedAvg's round.
+    /// Runs one round, with at least one client unless [`RoundRule::EMPTY_ROUNDS`]: `run.model`
+    /// becomes the next one. Defaults to FedAvg's round.
     ///
     /// # Errors
     /// Those of the exchanges.
-    fn round(
-        &self,
-        server: &mut Server<'_>,
-        round: &Round,
-        model: &mut Params,
-        _state: &mut Self::State,
-    ) -> Result<()> {
-        average(server, round, model)
+    fn round(&self, run: InRound<'_, '_, Self::State>) -> Result<()> {
+        *run.model = run.server.run(run.round, &TRAIN, |_| &*run.model)?;
+        Ok(())
     }
 
     /// Adds requirements on the model.
@@ -256,7 +241,12 @@ impl<R: RoundRule> Protocol for Rounds<R> {
         server.rounds(&mut state, |server, (model, state), round| {
             let cohort = server.cohort_by_loss(round, &LOSS, model)?;
             if R::EMPTY_ROUNDS || !cohort.is_empty() {
-                rule.round(server, round, model, state)?;
+                rule.round(InRound {
+                    server: &mut *server,
+                    round,
+                    model: &mut *model,
+                    state,
+                })?;
             }
             family.install(server.parametric(&MODEL)?, model)?;
             family.evaluate(server, round, model)

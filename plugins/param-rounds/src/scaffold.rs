@@ -1,7 +1,7 @@
 //! SCAFFOLD: control variates (Karimireddy et al. 2020, algorithm 1).
 use crate::learnt::learnt;
-use crate::local::{Extra, Start, zip};
-use crate::rounds::{Family, RoundRule, Rounds, Shared};
+use crate::local::{Extra, zip};
+use crate::rounds::{Family, InRound, RoundRule, Rounds, Shared};
 use crate::slots::{AGGREGATOR, COHORT, MODEL};
 use fl_core::MeanOfParams;
 use fl_core::prelude::*;
@@ -81,19 +81,14 @@ impl RoundRule for Scaffold {
         all.exchange(train.trains().into(&AGGREGATOR))
     }
 
-    fn round(
-        &self,
-        server: &mut Server<'_>,
-        round: &Round,
-        x: &mut Params,
-        control: &mut Option<Params>,
-    ) -> Result<()> {
+    fn round(&self, run: InRound<'_, '_, Self::State>) -> Result<()> {
+        let (server, x, control) = (run.server, run.model, run.state);
         let sent = Controlled {
             control: control.take().unwrap_or_else(|| x.zeros_like()),
             model: x.clone(),
         };
         let (mut controls, mut answered) = (Box::<MeanOfParams>::default(), 0);
-        let shown = round.showing(x.clone());
+        let shown = run.round.showing(x.clone());
         let form = |mail: ClientMessage<Controlled>| {
             let from = mail.from;
             let weight = match self.server_control {
@@ -159,13 +154,7 @@ impl Scaffold {
                 offset: Some(&correction),
                 ..Extra::default()
             };
-            let global = &sent.model;
-            Start {
-                family,
-                examples,
-                global,
-            }
-            .train(client, offset)
+            family.start(examples, &sent.model).train(client, offset)
         };
         let examples = learnt(client)?;
         let trained = train(client, &examples)?;

@@ -1,6 +1,6 @@
 //! A sum of clipped updates that the server releases.
 use crate::learnt::learnt;
-use crate::local::{Extra, Start};
+use crate::local::Extra;
 use crate::rounds::Family;
 use crate::slots::{AGGREGATOR, COHORT};
 use fl_core::prelude::*;
@@ -63,11 +63,7 @@ pub(crate) fn update(family: Family<'_>, client: &mut Client, global: &Params) -
     if examples.is_empty() {
         return Ok(global.zeros_like());
     }
-    let start = Start {
-        family,
-        examples,
-        global,
-    };
+    let start = family.start(examples, global);
     let trained = start.train(client, Extra::default())?;
     trained.params.zip(global, |w, g| w - g)
 }

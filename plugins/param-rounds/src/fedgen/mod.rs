@@ -3,7 +3,7 @@ pub mod client_loss;
 pub mod loss;
 
 use crate::local::Extra;
-use crate::rounds::{Family, RoundRule, Rounds, Shared, Start};
+use crate::rounds::{Family, InRound, RoundRule, Rounds, Shared, Start};
 use crate::slots::{AGGREGATOR, MODEL, TRAIN};
 use client_loss::GeneratedFeatures;
 use fl_core::prelude::*;
@@ -131,15 +131,10 @@ impl RoundRule for FedGen {
         Ok(start.train(client, extra)?.params)
     }
 
-    fn round(
-        &self,
-        server: &mut Server<'_>,
-        round: &Round,
-        model: &mut Params,
-        taught: &mut bool,
-    ) -> Result<()> {
+    fn round(&self, run: InRound<'_, '_, Self::State>) -> Result<()> {
+        let (server, round, model) = (run.server, run.round, run.model);
         let mut asked = server.cohort(round, &TRAIN)?.to_vec();
-        if *taught {
+        if *run.state {
             let sent = Taught {
                 generator: server.parametric(&GENERATOR)?.params(),
                 scale: Scalar::new(libm::pow(self.decay, round.number as f64 - 1.0) as f32),
@@ -160,7 +155,7 @@ impl RoundRule for FedGen {
             teachers.add(head, counts);
         }
         *model = mean;
-        *taught |= self.learn(server, round, &teachers)?;
+        *run.state |= self.learn(server, round, &teachers)?;
         Ok(())
     }
 
