@@ -3,6 +3,7 @@
 use crate::read::{FileHash, Metric, Run};
 use crate::specs::differences;
 use crate::text::number;
+use fl_core::ClientId;
 use fl_core::metrics::{is_score, lower_is_better};
 use std::collections::BTreeMap;
 use std::fmt::{Display, Formatter};
@@ -98,12 +99,12 @@ pub fn worse_than_alone(alone: &Run, run: &Run) -> Result<Vec<WorseThanAlone>, S
             continue;
         };
         // a client's score, which is no number if its model diverged
-        let scores = |run: &Run, metric: &Metric| -> BTreeMap<String, f64> {
-            let each = run.clients_of(metric).into_iter().zip(metric.each());
+        let scores = |metric: &Metric| -> BTreeMap<ClientId, f64> {
+            let each = metric.by_client();
             each.map(|(id, score)| (id, score.unwrap_or(f64::NAN)))
                 .collect()
         };
-        let (own, here) = (scores(alone, metric), scores(run, found));
+        let (own, here) = (scores(metric), scores(found));
         let sign = if lower_is_better(score) { -1.0 } else { 1.0 };
         let known = own.iter().filter(|(_, own)| own.is_finite());
         let losses = known.filter_map(|(id, own)| Some(sign * (own - here.get(id)?)));

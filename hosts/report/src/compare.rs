@@ -134,8 +134,8 @@ fn how(a: &Entry, b: &Entry) -> String {
     };
     let (of_a, of_b) = (answers(a), answers(b));
     if of_a.is_empty() || of_b.is_empty() {
-        return "the client is unknown: a journal has no digests of single answers if the run has an accountant, if it asked more than \
-                256 clients, or if an older fl wrote it"
+        return "the client is unknown: a journal has no digests of single answers if the run has an accountant, or if it asked more than \
+                256 clients"
             .into();
     }
     let only = |these: &BTreeMap<ClientId, String>, those: &BTreeMap<ClientId, String>| {

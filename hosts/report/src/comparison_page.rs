@@ -340,7 +340,7 @@ fn against(runs: &[Run], curves: &[NamedCurves<'_, '_>], names: &[&str]) -> Mark
         .collect();
     let bytes = of.iter().filter_map(|n| {
         chart(n, "bytes", "cumulative bytes", true, &|p| {
-            p.bytes.map(|b| b as f64)
+            p.bytes().map(|b| b as f64)
         })
     });
     let bytes: Vec<Markup> = bytes.collect();

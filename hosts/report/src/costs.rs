@@ -182,7 +182,7 @@ pub(crate) fn privacy(run: &Run) -> Markup {
                     &some_table(&["after", "against", "#epsilon"], steps, cells)))
             }
         } @else if run.costs.is_none() && run.accounts() {
-            p.dim { "Epsilon after each step is unknown: an older fl made this folder, and its journal lacks the releases of the server at the end of a step." }
+            p.dim { "Epsilon after each step is unknown: there is no costs.jsonl, and the journal lacks the releases of the server at the end of a step." }
         } @else if steps.count() > 0 {
             p.dim { "No step has a guarantee against any observer." }
         }

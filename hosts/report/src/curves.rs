@@ -9,12 +9,16 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug)]
 pub(crate) struct Point<'r> {
     pub metric: &'r Metric,
-    /// Bytes that had crossed by then, in both directions; `None` if the journal does not show it.
-    pub bytes: Option<u64>,
     cost: Option<&'r Cost>,
 }
 
 impl Point<'_> {
+    /// Returns the bytes that had crossed by then, in both directions.
+    pub fn bytes(&self) -> Option<u64> {
+        let cost = self.cost?;
+        Some(cost.bytes_up.saturating_add(cost.bytes_down))
+    }
+
     /// Returns epsilon by then.
     pub fn epsilon(&self, observer: Observer) -> Option<f64> {
         self.cost?.epsilon(observer)
@@ -74,17 +78,9 @@ pub(crate) fn curves(run: &Run) -> Vec<Curve<'_>> {
     let mut places: BTreeMap<&str, usize> = BTreeMap::new();
     let costs = run.costs.iter().flatten();
     let costs: BTreeMap<&str, &Cost> = costs.map(|c| (&c.step[..], c)).collect();
-    let by_journal = match run.costs {
-        Some(_) => Vec::new(),
-        None => bytes_by_journal(run),
-    };
-    for (number, metric) in run.metrics.iter().enumerate() {
+    for metric in &run.metrics {
         // an incomplete step has no cost
         let cost = costs.get(&metric.step[..]).copied();
-        let bytes = match by_journal.get(number) {
-            Some(bytes) => *bytes,
-            None => cost.map(|c| c.bytes_up.saturating_add(c.bytes_down)),
-        };
         let at = *places.entry(&metric.name).or_insert_with(|| {
             all.push(Curve {
                 name: &metric.name,
@@ -92,35 +88,8 @@ pub(crate) fn curves(run: &Run) -> Vec<Curve<'_>> {
             });
             all.len() - 1
         });
-        all[at].points.push(Point {
-            metric,
-            bytes,
-            cost,
-        });
+        all[at].points.push(Point { metric, cost });
     }
     all.sort_by_key(|curve| !svg::is_share(curve.name));
     all
-}
-
-/// Returns the bytes by then for a folder of an older fl. A step without requests counts after all
-/// requests if no later step has any; otherwise the journal does not show it.
-fn bytes_by_journal(run: &Run) -> Vec<Option<u64>> {
-    let mut by_step: BTreeMap<&str, u64> = BTreeMap::new();
-    let mut bytes = 0_u64;
-    for entry in &run.journal {
-        bytes = bytes
-            .saturating_add(entry.sent())
-            .saturating_add(entry.received());
-        by_step.insert(&entry.step, bytes);
-    }
-    let last_asking = run
-        .metrics
-        .iter()
-        .rposition(|m| by_step.contains_key(&m.step[..]));
-    let of = |(at, metric): (usize, &Metric)| match by_step.get(&metric.step[..]) {
-        Some(bytes) => Some(*bytes),
-        None if last_asking.is_none_or(|last| at > last) => Some(bytes),
-        None => None,
-    };
-    run.metrics.iter().enumerate().map(of).collect()
 }

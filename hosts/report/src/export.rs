@@ -57,14 +57,14 @@ pub fn csv(runs: &[Run], out: &mut dyn Write) -> Result<()> {
         let label = cell(&run.label);
         let mut write = |m: &Metric| -> Result<()> {
             let (step, name) = (cell(&m.step), cell(&m.name));
-            let (round, of) = (m.round.to_string(), run.clients_of(m));
+            let round = m.round.to_string();
             let mut line = |client: &str, value: Option<f64>, std: Option<f64>| {
                 let (value, std) = (number(value), number(std));
                 out.write_record([&label[..], &step, &round, &name, client, &value, &std, ""])
             };
             line("", m.value, m.std)?;
-            let mut each = of.iter().zip(m.each());
-            Ok(each.try_for_each(|(client, value)| line(client, *value, None))?)
+            let mut each = m.by_client();
+            Ok(each.try_for_each(|(client, value)| line(&client.to_string(), value, None))?)
         };
         let mut written = Ok(());
         run.each_metric(&mut |metric| {

@@ -8,6 +8,7 @@ use crate::text::{bytes, count, measured, number, with_std, without_folders};
 use crate::widgets::{Section, coded, figure, flow, some, some_table, table};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD as STANDARD;
+use fl_core::ClientId;
 use maud::{Markup, html};
 use std::collections::BTreeMap;
 
@@ -212,7 +213,7 @@ fn numbers(curve: &Curve<'_>) -> Markup {
             p.metric.step.to_string(),
             measured(p.metric.value),
             p.metric.std.map_or(String::new(), number),
-            p.bytes.map_or("unknown".into(), count),
+            p.bytes().map_or("unknown".into(), count),
         ]
     })
 }
@@ -250,7 +251,7 @@ fn clients(run: &Run) -> Markup {
             .flatten()
             .collect();
         both.sort_by(|a, b| a.name.cmp(&b.name));
-        pictures.push(bars(run, &both));
+        pictures.push(bars(&both));
     }
     html! {
         @if !pictures.is_empty() {
@@ -261,15 +262,15 @@ fn clients(run: &Run) -> Markup {
 
 /// Draws a measure of each client, or that of its own model and that of the common one side by side.
 /// The clients are sorted by the first.
-fn bars(run: &Run, all: &[&Metric]) -> Markup {
-    let mut each = BTreeMap::<String, Vec<Option<f64>>>::new();
+fn bars(all: &[&Metric]) -> Markup {
+    let mut each = BTreeMap::<ClientId, Vec<Option<f64>>>::new();
     for (at, metric) in all.iter().enumerate() {
-        for (name, value) in run.clients_of(metric).into_iter().zip(metric.each()) {
-            let values = each.entry(name).or_insert_with(|| vec![None; all.len()]);
-            values[at] = *value;
+        for (id, value) in metric.by_client() {
+            each.entry(id).or_insert_with(|| vec![None; all.len()])[at] = value;
         }
     }
-    let mut each: Vec<(String, Vec<Option<f64>>)> = each.into_iter().collect();
+    let named = |(id, values): (ClientId, _)| (id.to_string(), values);
+    let mut each: Vec<(String, Vec<Option<f64>>)> = each.into_iter().map(named).collect();
     let first = |values: &[Option<f64>]| values[0].unwrap_or(f64::INFINITY);
     each.sort_by(|(_, a), (_, b)| first(a).total_cmp(&first(b)));
     // of many clients the lowest, the highest, and those evenly between them

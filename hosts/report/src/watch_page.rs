@@ -36,7 +36,7 @@ pub fn watch_page(run: &Run, clock: &BTreeMap<String, f64>, going: bool) -> Stri
             if !clock.is_empty() {
                 row.push(json!(clock.get(&*point.metric.step)));
             }
-            row.push(json!(point.bytes));
+            row.push(json!(point.bytes()));
             row.extend(observers.iter().map(|of| json!(point.epsilon(*of))));
             row.push(json!(point.metric.value));
             Value::Array(row)

@@ -105,14 +105,6 @@ fn bars_stand_under_the_names_of_the_clients_that_have_a_number() {
         );
     }
     assert!(!page.contains("client 0: 0."));
-    // an older fl did not write the clients' numbers, and the page does not guess
-    write(&missing.replace(",\"clients\":[0,1,2]", ""));
-    let (page, csv) = bars();
-    assert!(page.contains("client 1.: 0.5000<") && csv.contains(",clients.accuracy,2.,0.7,"));
-    // of all clients it is known
-    write(&EACH.replace(",\"clients\":[0,1,2]", ""));
-    let (page, _) = bars();
-    assert!(page.contains("client 1: 0.5000<"));
 }
 
 #[test]
@@ -140,7 +132,7 @@ fn a_clients_own_model_and_the_common_one_stand_side_by_side_sorted() {
 }
 
 #[test]
-fn files_that_contradict_each_other_are_damaged_and_older_folders_are_read() {
+fn files_that_contradict_each_other_are_damaged() {
     let dir = tempfile::tempdir().unwrap();
     let path = whole(dir.path(), "r");
     let notices = |file: &str, text: &str| {
@@ -182,13 +174,13 @@ fn files_that_contradict_each_other_are_damaged_and_older_folders_are_read() {
     ] {
         assert_eq!(notices(file, &text), says);
     }
-    // an older fl wrote no costs: what the journal says of epsilon is not what was spent
+    // what the journal says of epsilon is not what was spent
     fs::remove_file(path.join("costs.jsonl")).unwrap();
     let run = Run::open(&path).unwrap();
-    let why = "There is no costs.jsonl, so epsilons by step are missing: somebody removed it, or an older fl made this folder.";
+    let why = "There is no costs.jsonl, so epsilons by step are missing: somebody removed it.";
     assert_eq!(run.notices, [why]);
     let one = page(std::slice::from_ref(&run)).unwrap();
-    assert!(one.contains("Epsilon after each step is unknown: an older fl"));
+    assert!(one.contains("Epsilon after each step is unknown: there is no costs.jsonl"));
     assert!(!one.contains("epsilon 1.5000") && !one.contains("Epsilon by step"));
     let two = page(&[run.clone(), run]).unwrap();
     let cells = "<td class=\"n\">2.5000</td><td class=\"n\">2.5000</td>";

@@ -41,9 +41,7 @@ pub(super) fn other_costs(
         .any(|o| outcome.epsilon(*o).flatten().is_some());
     let of_costs = || match costs {
         None => has_price.then(|| {
-            "There is no costs.jsonl, so epsilons by step are missing: somebody removed it, or an \
-             older fl made this folder."
-                .into()
+            "There is no costs.jsonl, so epsilons by step are missing: somebody removed it.".into()
         }),
         Some([]) => Some("costs.jsonl is damaged: it is empty.".into()),
         Some([.., last]) => bytes("costs.jsonl", crossed(last)).or_else(|| epsilon(last)),
@@ -74,9 +72,6 @@ pub(super) fn contradiction(outcome: &Outcome, metrics: &[Metric]) -> Option<Str
 }
 
 pub(super) fn not_done(path: &Path, journal: &[Entry]) -> String {
-    if path.join("report.md").exists() {
-        return "There is no outcome.json: an older fl made this folder. Each client's classes are in report.md.".into();
-    }
     let so_far = match journal.last() {
         Some(entry) => format!("the last exchange of its journal is of {}", entry.step),
         None => "no exchange has taken place yet".into(),

@@ -33,7 +33,7 @@ pub struct Metric {
 pub struct MetricDetails {
     /// One number for each of `clients`.
     pub each: Vec<Option<f64>>,
-    /// The clients that have a number; empty in a folder of an older fl.
+    /// The clients that have a number.
     pub clients: Vec<ClientId>,
     /// Examples by true and by predicted class.
     pub confusion: Vec<Vec<u64>>,
@@ -43,6 +43,12 @@ impl Metric {
     /// Returns one number for each client that has one; none if it is not a mean over clients.
     pub fn each(&self) -> &[Option<f64>] {
         self.details.as_ref().map_or(&[], |of| &of.each)
+    }
+
+    /// Returns each client that has a number, with it.
+    pub fn by_client(&self) -> impl Iterator<Item = (ClientId, Option<f64>)> {
+        let details = self.details.iter();
+        details.flat_map(|of| of.clients.iter().copied().zip(of.each.iter().copied()))
     }
 
     /// Returns examples by true and by predicted class; none if they were not counted.

@@ -45,7 +45,7 @@ pub struct Run {
     pub journal: Vec<Entry>,
     /// Every measurement, in order.
     pub metrics: Vec<Metric>,
-    /// The total cost after each complete step; `None` in a folder of an older fl.
+    /// The total cost after each complete step; `None` if its file is missing.
     pub costs: Option<Vec<Cost>>,
     /// The outcome, if the run is done.
     pub summary: Option<Summary>,
@@ -219,24 +219,6 @@ impl Run {
     pub(crate) fn each_metric(&self, take: &mut dyn FnMut(Metric)) {
         // what is wrong with the file was noticed when the run was opened
         lines(&self.path, METRICS, &mut Vec::new(), take);
-    }
-
-    /// Returns the names of the clients that have a number in `metric`. An older fl did not write
-    /// them: then they are all clients if all have a number, and otherwise `1.`, `2.`, .., the
-    /// position of the number.
-    pub fn clients_of(&self, metric: &Metric) -> Vec<String> {
-        let each = metric.each().len();
-        let clients = metric.details.as_ref().map_or(&[][..], |of| &of.clients);
-        if clients.len() == each {
-            return clients.iter().map(u32::to_string).collect();
-        }
-        let held = self.summary.iter().flat_map(|s| s.held.keys());
-        let ids: Vec<String> = held.map(u32::to_string).collect();
-        if ids.len() == each {
-            ids
-        } else {
-            (1..=each).map(|n| format!("{n}.")).collect()
-        }
     }
 
     /// Returns what it wrote of its rows and of all that it may spend; none without an accountant.

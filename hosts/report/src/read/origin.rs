@@ -91,13 +91,9 @@ impl Origin {
         all.join(", then ")
     }
 
-    /// Returns model and cores of the processor; in a folder of an older fl its family.
+    /// Returns model and cores of the processor.
     pub fn machine(&self) -> String {
-        if self.machine.is_empty() {
-            self.fact("processor")
-        } else {
-            self.each(&self.machine, |w| &w.machine)
-        }
+        self.each(&self.machine, |w| &w.machine)
     }
 
     /// Returns one of [`Origin::facts`].

@@ -19,7 +19,7 @@ pub struct Summary {
     pub notes: Vec<String>,
     /// Releases that no accountant covers.
     pub unaccounted: Option<String>,
-    /// The releases that have a price; `None` in a folder of an older fl.
+    /// The releases that have a price.
     pub releases: Option<serde_json::Value>,
 }
 
