@@ -21,8 +21,14 @@ pub(crate) fn unmarked(text: &str) -> String {
 }
 
 /// Escapes a text for a cell.
-pub(crate) fn cell(text: &str) -> String {
+fn cell(text: &str) -> String {
     unmarked(&text.replace('|', "\\|").replace('\n', " "))
+}
+
+/// Returns a line of a table.
+pub(crate) fn line(cells: &[String]) -> String {
+    let cells: Vec<String> = cells.iter().map(|text| cell(text)).collect();
+    format!("| {} |\n", cells.join(" | "))
 }
 
 /// How the numbers of a measure are rounded.

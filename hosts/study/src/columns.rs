@@ -79,22 +79,26 @@ impl Show {
     ];
 }
 
+/// A measurement that a column shows.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Measured {
+    /// Its names; the first that a run has is used.
+    pub names: Vec<String>,
+    /// Its rounds.
+    pub of: Rounds,
+    /// How the seeds are combined in a cell.
+    pub show: Show,
+    /// Factor of the numbers.
+    pub scale: f64,
+    /// Digits after the point; `None` for those of the spread.
+    pub digits: Option<usize>,
+}
+
 /// The content of a column.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ColumnKind {
     /// A measurement, over seeds.
-    RunResult {
-        /// Its names; the first that a run has is used.
-        names: Vec<String>,
-        /// Its rounds.
-        of: Rounds,
-        /// How the seeds are combined in a cell.
-        show: Show,
-        /// Factor of the numbers.
-        scale: f64,
-        /// Digits after the point; `None` for those of the spread.
-        digits: Option<usize>,
-    },
+    RunResult(Measured),
     /// The published number.
     Published,
     /// The published number minus that of the row of comparison.
@@ -110,6 +114,16 @@ pub struct Column {
     pub title: String,
     /// Its content.
     pub what: ColumnKind,
+}
+
+impl Column {
+    /// Returns what it measures, if it does.
+    pub fn measured(&self) -> Option<&Measured> {
+        match &self.what {
+            ColumnKind::RunResult(measured) => Some(measured),
+            _ => None,
+        }
+    }
 }
 
 /// Returns the columns of `raw`, which has every default; an error says what is wrong with one.
@@ -198,13 +212,13 @@ fn one(column: &RawColumn, raw: &RawTable) -> Result<Column, String> {
     let digits = own.and_then(|own| own.digits).or(raw.digits);
     Ok(Column {
         title: title.unwrap_or(usual),
-        what: ColumnKind::RunResult {
+        what: ColumnKind::RunResult(Measured {
             names,
             of,
             show: *show,
             scale: scale.unwrap_or(1.0),
             digits,
-        },
+        }),
     })
 }
 

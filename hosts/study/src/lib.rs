@@ -40,7 +40,7 @@ mod study_file;
 mod tables;
 mod totals;
 
-pub use columns::{Column, ColumnKind, Rounds, Show};
+pub use columns::{Column, ColumnKind, Measured, Rounds, Show};
 pub use costs::{COSTS, cost_of};
 pub use csv::{run_lines, runs_csv, tables_csv};
 pub use file::File;

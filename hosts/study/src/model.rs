@@ -1,6 +1,6 @@
 //! A study that has been read: its tables, rows and runs.
 
-use crate::columns::{Column, ColumnKind};
+use crate::columns::{Column, Measured};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
@@ -62,16 +62,18 @@ impl Table {
     /// Returns the names of each measure that a column or a plot shows; of several names, the first
     /// that a run has is used.
     pub fn measures(&self) -> Vec<&[String]> {
-        let columns = self.lead.iter().chain(&self.columns);
-        let columns = columns.filter_map(|column| match &column.what {
-            ColumnKind::RunResult { names, .. } => Some(&names[..]),
-            _ => None,
-        });
+        let columns = self.measured().map(|of| &of.names[..]);
         let plots = self.plots.iter().map(|plot| &plot.names[..]);
         let mut all: Vec<_> = columns.chain(plots).collect();
         all.sort_unstable();
         all.dedup();
         all
+    }
+
+    /// Returns what its columns measure.
+    pub fn measured(&self) -> impl Iterator<Item = &Measured> {
+        let columns = self.lead.iter().chain(&self.columns);
+        columns.filter_map(Column::measured)
     }
 
     /// Returns the table with these rows only.

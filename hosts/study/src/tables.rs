@@ -1,7 +1,7 @@
 //! Tables of run results: Markdown for people, CSV for programs.
 
-use crate::cells::{Rounding, cell, minus, number, shown, signed, unmarked};
-use crate::columns::{Column, ColumnKind, Rounds, Show};
+use crate::cells::{Rounding, line, minus, number, shown, signed, unmarked};
+use crate::columns::{Column, ColumnKind, Measured, Rounds, Show};
 use crate::model::{RunSpec, Table};
 use crate::plots::pictures;
 use crate::results::{RunResult, RunResults};
@@ -38,10 +38,6 @@ const MOST_NOTES: usize = 5;
 pub fn made(table: &Table, answers: &RunResults) -> BuiltTable {
     let maker = TableBuilder { table, answers };
     let columns = maker.columns();
-    let line = |cells: &[String]| {
-        let cells: Vec<_> = cells.iter().map(|c| cell(c)).collect();
-        format!("| {} |\n", cells.join(" | "))
-    };
     let mut markdown = format!("### {}\n\n", unmarked(&maker.heading()));
     let mut head = vec![table.against.map_or("", |_| "setting").to_string()];
     let heads = columns.iter();
@@ -54,8 +50,8 @@ pub fn made(table: &Table, answers: &RunResults) -> BuiltTable {
         for (across, column) in &columns {
             cells.push(maker.cell(row, *across, column));
             // columns of one measure combine its seeds differently
-            let line = maker.csv(row, *across, column);
-            csv.extend(line.filter(|line| !csv.contains(line)));
+            let of_csv = maker.csv(row, *across, column);
+            csv.extend(of_csv.filter(|line| !csv.contains(line)));
         }
         markdown += &line(&cells);
         rows.push(cells);
@@ -245,26 +241,14 @@ impl TableBuilder<'_> {
         why.next()
     }
 
-    fn sample(&self, row: usize, across: usize, what: &ColumnKind) -> Option<Sample> {
-        let ColumnKind::RunResult {
-            names, of, scale, ..
-        } = what
-        else {
-            return None;
-        };
-        let values = self.values(row, across, names, *of);
-        Sample::new(values.into_iter().map(|(_, v)| v * scale).collect())
+    fn sample(&self, row: usize, across: usize, what: &Measured) -> Option<Sample> {
+        let values = self.values(row, across, &what.names, what.of);
+        Sample::new(values.into_iter().map(|(_, v)| v * what.scale).collect())
     }
 
     /// Returns the names of all measures of the table.
     fn names(&self) -> BTreeSet<&String> {
-        let columns = self.table.lead.iter().chain(&self.table.columns);
-        let names = columns.flat_map(|column| match &column.what {
-            ColumnKind::RunResult { names, .. } => &names[..],
-            _ => &[],
-        });
-        let plotted = self.table.plots.iter().flat_map(|plot| &plot.names);
-        names.chain(plotted).collect()
+        self.table.measures().into_iter().flatten().collect()
     }
 
     /// Returns what readers must know of the epsilons in the table, with the rows that it concerns.
@@ -361,12 +345,9 @@ impl TableBuilder<'_> {
     /// Says what a column measures in the first `across` items of the second direction, unless its
     /// head does. If its runs have different measures, all but the first name their rows.
     fn measured_in(&self, column: &Column, across: usize) -> Option<String> {
-        let ColumnKind::RunResult {
+        let Measured {
             names, of, scale, ..
-        } = &column.what
-        else {
-            return None;
-        };
+        } = column.measured()?;
         // by the place of a measure in `names`
         let mut cells: BTreeMap<usize, BTreeSet<(usize, usize)>> = BTreeMap::new();
         let places =
@@ -437,11 +418,7 @@ impl TableBuilder<'_> {
         let Some(one) = self.done(runs).next() else {
             return Vec::new();
         };
-        let asked = self.table.lead.iter().chain(&self.table.columns);
-        let asked = asked.filter_map(|column| match &column.what {
-            ColumnKind::RunResult { names, of, .. } => Some((names, *of)),
-            _ => None,
-        });
+        let asked = self.table.measured().map(|what| (&what.names, what.of));
         let plotted = self.table.plots.iter();
         let plotted = plotted.map(|plot| (&plot.names, Rounds::Last));
         let mut wrong = Vec::new();
@@ -480,19 +457,12 @@ impl TableBuilder<'_> {
 
     /// Returns this row minus the row of comparison, seed by seed, and the number of seeds that
     /// both have.
-    fn difference(&self, row: usize, across: usize, what: &ColumnKind) -> Option<(Paired, usize)> {
-        let ColumnKind::RunResult {
-            names, of, scale, ..
-        } = what
-        else {
-            return None;
-        };
+    fn difference(&self, row: usize, across: usize, what: &Measured) -> Option<(Paired, usize)> {
         let against = self.table.against.filter(|of| *of != row)?;
-        let other = self.values(against, across, names, *of);
-        let other: BTreeMap<u64, f64> = other.into_iter().collect();
-        let pairs = self.values(row, across, names, *of).into_iter();
-        let pairs: Vec<f64> = pairs
-            .filter_map(|(seed, v)| Some((v - other.get(&seed)?) * scale))
+        let values = |row| self.values(row, across, &what.names, what.of).into_iter();
+        let other: BTreeMap<u64, f64> = values(against).collect();
+        let pairs: Vec<f64> = values(row)
+            .filter_map(|(seed, v)| Some((v - other.get(&seed)?) * what.scale))
             .collect();
         let count = pairs.len();
         paired(pairs).map(|paired| (paired, count))
@@ -504,7 +474,7 @@ impl TableBuilder<'_> {
     }
 
     fn cell(&self, row: usize, across: usize, column: &Column) -> String {
-        let (names, of, show, digits, scale) = match &column.what {
+        let what = match &column.what {
             ColumnKind::Published => {
                 return self.published(row, across).cloned().unwrap_or_default();
             }
@@ -514,16 +484,11 @@ impl TableBuilder<'_> {
                 let text = self.table.across[across].text.get(name);
                 return text.or_else(of_row).cloned().unwrap_or_default();
             }
-            ColumnKind::RunResult {
-                names,
-                of,
-                show,
-                digits,
-                scale,
-            } => (names, *of, *show, *digits, *scale),
+            ColumnKind::RunResult(what) => what,
         };
-        if show == Show::Minus {
-            let Some((difference, pairs)) = self.difference(row, across, &column.what) else {
+        let (digits, scale) = (what.digits, what.scale);
+        if what.show == Show::Minus {
+            let Some((difference, pairs)) = self.difference(row, across, what) else {
                 return String::new();
             };
             let digits = digits.unwrap_or_else(|| digits_of(difference.half, scale));
@@ -538,7 +503,7 @@ impl TableBuilder<'_> {
         let done = self.done(runs.iter()).count();
         let failed = |(_, run): &(u64, RunSpec)| matches!(self.answers.get(run), Some(Err(_)));
         let failed = runs.iter().any(failed);
-        let Some(sample) = self.sample(row, across, &column.what) else {
+        let Some(sample) = self.sample(row, across, what) else {
             return match (done, failed) {
                 (0, true) => "failed".into(),
                 (0, false) => match self.hours(row, across) {
@@ -550,9 +515,10 @@ impl TableBuilder<'_> {
                 _ => String::new(),
             };
         };
-        let some = self.values(row, across, names, of).len();
+        let some = sample.count();
         let digits = digits.unwrap_or_else(|| digits_of(sample.std(), scale));
-        let text = shown(&sample, show, digits, Rounding::of(names, scale));
+        let rounding = Rounding::of(&what.names, scale);
+        let text = shown(&sample, what.show, digits, rounding);
         if some < runs.len() {
             format!("{text} ({some} of {})", runs.len())
         } else {
@@ -586,11 +552,8 @@ impl TableBuilder<'_> {
 
     /// Returns whether a row without results says in this column that it is open.
     fn is_first_measured(&self, column: &Column) -> bool {
-        let measured = |what: &ColumnKind| match what {
-            ColumnKind::RunResult { show, .. } => *show != Show::Minus,
-            _ => false,
-        };
-        let first = self.table.columns.iter().find(|c| measured(&c.what));
+        let measured = |c: &&Column| c.measured().is_some_and(|what| what.show != Show::Minus);
+        let first = self.table.columns.iter().find(measured);
         first.is_some_and(|first| std::ptr::eq(first, column))
     }
 
@@ -625,42 +588,38 @@ impl TableBuilder<'_> {
     }
 
     fn csv(&self, row: usize, across: usize, column: &Column) -> Option<CsvLine> {
-        let ColumnKind::RunResult { names, of, .. } = &column.what else {
-            return None;
-        };
+        let what = column.measured()?;
+        let names = &what.names;
         let runs = self.runs(row, across).iter();
         let caveats = self
             .done(runs)
             .flat_map(|run| names.iter().flat_map(|name| run.caveats(name)));
         let caveats = Vec::from_iter(caveats.collect::<BTreeSet<_>>()).join("; ");
-        let measure = of.of(names, "");
+        let measure = what.of.of(names, "");
         let place = [
             self.table.name.clone(),
             self.table.rows[row].name.clone(),
             self.table.across[across].name.clone(),
             measure,
         ];
-        let Some(sample) = self.sample(row, across, &column.what) else {
+        let Some(sample) = self.sample(row, across, what) else {
             // why there is no epsilon
             let mut line = CsvLine::default();
             line[..4].clone_from_slice(&place);
             (line[4], line[13]) = ("0".into(), caveats);
             return Some(line).filter(|line| !line[13].is_empty());
         };
-        let difference = self.difference(row, across, &column.what).map(|(d, _)| d);
+        let difference = self.difference(row, across, what).map(|(d, _)| d);
         // a published number belongs to the first measure of the table
-        let mut measured = self.table.columns.iter().filter_map(|c| match &c.what {
-            ColumnKind::RunResult { names, .. } => Some(names),
-            _ => None,
-        });
+        let first = self.table.columns.iter().find_map(Column::measured);
         let published = self.published(row, across);
-        let published = published.filter(|_| measured.next() == Some(names));
-        let (low, high) = match difference {
+        let published = published.filter(|_| first.is_some_and(|first| first.names == *names));
+        let interval = match difference {
             Some(Paired {
                 mean,
                 half: Some(half),
-            }) => ((mean - half).to_string(), (mean + half).to_string()),
-            _ => Default::default(),
+            }) => format!("{} to {}", mean - half, mean + half),
+            _ => String::new(),
         };
         let [table, row, across, measure] = place;
         Some([
@@ -676,11 +635,7 @@ impl TableBuilder<'_> {
             sample.max().to_string(),
             published.cloned().unwrap_or_default(),
             difference.map_or(String::new(), |d| d.mean.to_string()),
-            if low.is_empty() {
-                low
-            } else {
-                format!("{low} to {high}")
-            },
+            interval,
             caveats,
         ])
     }

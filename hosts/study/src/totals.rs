@@ -1,6 +1,6 @@
 //! The joint guarantee of all runs of a study that learnt from the same rows.
 
-use crate::cells::cell;
+use crate::cells::line;
 use crate::model::{RunSpec, Table};
 use crate::results::RunResults;
 use crate::tables::{BuiltTable, CsvLine};
@@ -115,10 +115,6 @@ fn joint_beside<'a>(
     csv.sort_by_key(|row| order(&row[1]));
     let note = "An observer of several runs on the same rows sees all their releases. Other runs on these rows are not counted here; a `ledger` counts all.";
     let head = ["data", "runs", "against", "guarantee", "composition"].map(String::from);
-    let line = |cells: &[String]| {
-        let cells: Vec<String> = cells.iter().map(|c| cell(c)).collect();
-        format!("| {} |\n", cells.join(" | "))
-    };
     let mut markdown = format!("### {title}\n\n{}|---|---|---|---|---|\n", line(&head));
     rows.iter().for_each(|row| markdown += &line(row));
     markdown += &format!("\n* {note}\n");
