@@ -1,6 +1,6 @@
 //! From layers to operations: follows shapes through the list, and checks each layer's input.
 
-use super::layers::{Conv, Conv1d, Embedding, Layer, in_range};
+use super::layers::{Conv, Conv1d, Embedding, Layer};
 use super::{Entry, Net, Op, Start};
 use crate::ops::{Activation, ConvShape, PoolShape};
 use anyhow::{Context, bail, ensure};
@@ -150,7 +150,6 @@ impl Builder {
         shape: &mut Vec<usize>,
         relu: bool,
     ) -> Result<Op> {
-        in_range(layer).map_err(anyhow::Error::msg)?;
         let first = std::mem::take(&mut self.words);
         Ok(match layer {
             Layer::Relu => Op::Activate(Activation::Relu),

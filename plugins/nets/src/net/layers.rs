@@ -1,6 +1,6 @@
 //! Layers as a spec writes them.
 
-use fl_core::settings::{Reader, Setting, Value, ValueType, above, between};
+use fl_core::settings::{Reader, Setting, Value, ValueType, above};
 use fl_core::{choices, settings};
 
 choices! {
@@ -8,8 +8,8 @@ choices! {
     pub enum Layer {
         /// `max(x, 0)`.
         Relu = "relu",
-        /// `x` if above 0, this (above 0) times `x` if below.
-        LeakyRelu(f64) = "leaky-relu",
+        /// `x` if above 0, this times `x` if below.
+        LeakyRelu(f64, in above(0.0)) = "leaky-relu",
         /// Hyperbolic tangent.
         Tanh = "tanh",
         /// `1 / (1 + exp(-x))`.
@@ -25,17 +25,17 @@ choices! {
         Unflatten(Vec<usize>) = "unflatten",
         /// Fully connected, with this many outputs. The last layer of a list must have the outputs
         /// of the task.
-        Linear(usize) = "linear",
+        Linear(usize, in 1..) = "linear",
         /// Fully connected, with the outputs of the task; in a generator, with the numbers of an
         /// input. For tasks with a class or a value for every pixel: a 1x1 convolution with a
         /// channel for each class or colour.
         Outputs = "outputs",
         /// The largest number of each window of this many rows and columns; windows do not overlap.
-        Pool(usize) = "pool",
+        Pool(usize, in 1..) = "pool",
         /// The largest number of each window.
         MaxPool(Window) = "max-pool",
         /// The mean of each window of this many rows and columns; windows do not overlap.
-        AveragePool(usize) = "average-pool",
+        AveragePool(usize, in 1..) = "average-pool",
         /// The mean of each channel.
         GlobalPool = "global-pool",
         /// Batch normalisation of each channel, with PyTorch's constants: epsilon 1e-5, momentum
@@ -49,12 +49,12 @@ choices! {
         /// Group normalisation (Wu, He 2018): each of this many groups of neighbouring channels of
         /// a sample, with a learnt scale and shift for each channel (PyTorch's `GroupNorm`; epsilon
         /// 1e-5). It divides the number of channels.
-        GroupNorm(usize) = "group-norm",
-        /// During training, sets numbers to 0 with this probability (at least 0, below 1), and
-        /// divides the rest by its complement.
-        Dropout(f64) = "dropout",
+        GroupNorm(usize, in 1..) = "group-norm",
+        /// During training, sets numbers to 0 with this probability, and divides the rest by its
+        /// complement.
+        Dropout(f64, in 0.0..1.0) = "dropout",
         /// Repeats every row and column this many times.
-        Upsample(usize) = "upsample",
+        Upsample(usize, in 1..) = "upsample",
         /// `relu(body(x) + shortcut(x))`, as in ResNet.
         Residual(Residual) = "residual",
         /// The input, with the output of these layers as further channels of the same size. The
@@ -70,7 +70,7 @@ choices! {
         MaxOverTime = "max-over-time",
         /// Long short-term memory with this many units: an output for each word of a text, that
         /// knows the words before it. PyTorch's `LSTM` of one layer, with one bias.
-        Lstm(usize) = "lstm",
+        Lstm(usize, in 1..) = "lstm",
         /// The numbers of the last word of a text.
         LastOverTime = "last-over-time",
         /// Several lists of layers, all of the same input: their channels side by side.
@@ -104,6 +104,7 @@ settings! {
 
 settings! {
     /// A convolution; its names and defaults are PyTorch's `Conv2d`.
+    #[check(Conv::overlaps)]
     pub struct Conv {
         /// Channels out.
         out: usize, in 1..;
@@ -115,6 +116,19 @@ settings! {
         pad: usize = 0;
         /// Add a bias to every channel; batch normalisation right after makes it useless.
         bias: bool = true;
+    }
+}
+
+impl Conv {
+    fn overlaps(&self) -> Result<(), String> {
+        if self.pad < self.kernel {
+            Ok(())
+        } else {
+            let Self { kernel, pad, .. } = self;
+            Err(format!(
+                "`pad` must be less than `kernel` ({kernel}), got {pad}"
+            ))
+        }
     }
 }
 
@@ -151,37 +165,5 @@ impl Setting for Layers {
     }
     fn value_type() -> ValueType {
         ValueType::list(ValueType::Any).described("list of layers")
-    }
-}
-
-/// Checks the ranges of the numbers directly under a layer's word.
-pub(super) fn in_range(layer: &Layer) -> Result<(), String> {
-    let not = |name: &str, range: String, got: &dyn std::fmt::Debug| {
-        Err(format!("`{name}` must be {range}, got {got:?}"))
-    };
-    match layer {
-        Layer::LeakyRelu(a) if !std::ops::RangeBounds::contains(&above(0.0), a) => {
-            not("leaky-relu", "above 0".into(), a)
-        }
-        Layer::Dropout(p)
-            if !(*p == 0.0 || std::ops::RangeBounds::contains(&between(0.0, 1.0), p)) =>
-        {
-            not("dropout", "in 0.0..1.0".into(), p)
-        }
-        Layer::Linear(0) => not("linear", "at least 1".into(), &0),
-        Layer::Pool(0) => not("pool", "at least 1".into(), &0),
-        Layer::AveragePool(0) => not("average-pool", "at least 1".into(), &0),
-        Layer::GroupNorm(0) => not("group-norm", "at least 1".into(), &0),
-        Layer::Lstm(0) => not("lstm", "at least 1".into(), &0),
-        Layer::Upsample(0) => not("upsample", "at least 1".into(), &0),
-        Layer::Conv(c) | Layer::TransposedConv(c) if c.pad >= c.kernel => not(
-            match layer {
-                Layer::Conv(_) => "conv.pad",
-                _ => "transposed-conv.pad",
-            },
-            format!("less than kernel ({})", c.kernel),
-            &c.pad,
-        ),
-        _ => Ok(()),
     }
 }

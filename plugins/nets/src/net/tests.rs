@@ -185,12 +185,12 @@ fn what_does_not_fit_is_named_with_its_place() {
         (
             "[{conv: {out: 4, kernel: 3, pad: 3}}, outputs]",
             &image,
-            "net: layer 0: `conv.pad` must be less than kernel (3), got 3",
+            "[0].conv: `pad` must be less than `kernel` (3), got 3",
         ),
         (
             "[{dropout: 1.0}, outputs]",
             &image,
-            "net: layer 0: `dropout` must be in 0.0..1.0, got 1.0",
+            "[0].dropout: must be in 0.0..1.0, got 1.0",
         ),
         (
             "[linear: 7]",
