@@ -12,7 +12,7 @@ pub mod store;
 pub mod tape;
 pub mod target;
 
-pub use net::presets::NAMES as NETWORKS;
+pub use net::presets::KnownNet;
 pub use net::{Conv, Conv1d, Embedding, Layer, Layers, NetSpec, Residual, Window};
 pub use network::Network;
 pub use optim::{Adam, Cosine, Rule, Schedule, Sgd, Steps};

@@ -186,10 +186,8 @@ impl Net {
         let built = |layers: &[Layer]| build::net(layers, &task.input, End::Scores(task.kind));
         match spec {
             NetSpec::Layers(layers) => built(layers).context("net"),
-            NetSpec::Named(name) => {
-                let layers = presets::layers(name)
-                    .with_context(|| format!("no network is called `{name}`"))?;
-                built(&layers).with_context(|| format!("net `{name}`"))
+            NetSpec::Named(net) => {
+                built(&net.layers()).with_context(|| format!("net `{}`", net.name()))
             }
         }
     }

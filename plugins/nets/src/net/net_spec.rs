@@ -1,14 +1,14 @@
 //! [`NetSpec`]: a network as a spec says it.
 
 use super::layers::Layer;
-use super::presets;
-use fl_core::settings::{Reader, Setting, Value, ValueType, Word};
+use super::presets::{KnownNet, known};
+use fl_core::settings::{Reader, Setting, Value, ValueType, nearest};
 
 /// A network: the name of a known one, or its layers.
 #[derive(Clone, Debug, PartialEq)]
 pub enum NetSpec {
-    /// One of [`presets::NAMES`].
-    Named(String),
+    /// By its name.
+    Named(KnownNet),
     /// Layer by layer.
     Layers(Vec<Layer>),
 }
@@ -18,14 +18,15 @@ impl Setting for NetSpec {
         let Some(name) = value.as_str() else {
             return Vec::read(value, reader).map(Self::Layers);
         };
-        if presets::layers(name).is_some() {
-            return Some(Self::Named(name.to_string()));
+        if let Some(net) = KnownNet::named(name) {
+            return Some(Self::Named(net));
         }
-        let near = fl_core::settings::nearest(name, presets::NAMES.iter().map(|(n, _)| *n));
+        let known = known();
+        let known: Vec<&str> = known.iter().map(|word| &*word.name).collect();
+        let near = nearest(name, known.iter().copied());
         let hint = near
             .map(|n| format!("; did you mean `{n}`?"))
             .unwrap_or(";".into());
-        let known: Vec<&str> = presets::NAMES.iter().map(|(n, _)| *n).collect();
         reader.wrong(format!(
             "no network is called `{name}`{hint} known: {}; or give a list of layers",
             known.join(", ")
@@ -33,19 +34,14 @@ impl Setting for NetSpec {
     }
     fn write(&self) -> Value {
         match self {
-            Self::Named(name) => name.write(),
+            Self::Named(net) => net.write(),
             Self::Layers(layers) => layers.write(),
         }
     }
     fn value_type() -> ValueType {
-        let named = presets::NAMES.iter().map(|(name, doc)| Word {
-            name: (*name).into(),
-            doc: (*doc).into(),
-            value: None,
-        });
         ValueType::Choice {
             doc: String::new(),
-            words: named.collect(),
+            words: known(),
             others: vec![Vec::<Layer>::value_type()],
         }
         .described("name of a network, or list of layers")

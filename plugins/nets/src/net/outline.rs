@@ -1,6 +1,7 @@
 //! [`Outline`]: a known network, layer by layer.
 
-use super::{Layer, Net, NetSpec, presets};
+use super::presets::KnownNet;
+use super::{Layer, Net, NetSpec};
 use anyhow::{Context, ensure};
 use fl_core::settings::{Setting, Value};
 use fl_core::{Result, Task, TaskKind};
@@ -40,11 +41,13 @@ impl Outline {
 /// # Errors
 /// If no network has this name, or it does not take such inputs.
 pub fn outline(name: &str, input: Option<&[usize]>) -> Result<Outline> {
-    let layers = presets::layers(name).with_context(|| format!("no network is called `{name}`"))?;
-    let input = input.unwrap_or(presets::usual_input(name)).to_vec();
-    let classes = presets::usual_classes(name);
-    let kind = match (name, &input[..]) {
-        ("unet", [_, height, width]) => TaskKind::Pixels {
+    let net = KnownNet::named(name);
+    let net = net.with_context(|| format!("no network is called `{name}`"))?;
+    let layers = net.layers();
+    let input = input.unwrap_or(net.usual_input()).to_vec();
+    let classes = net.usual_classes();
+    let kind = match (&net, &input[..]) {
+        (KnownNet::UNet, [_, height, width]) => TaskKind::Pixels {
             classes,
             height: *height,
             width: *width,
@@ -52,7 +55,7 @@ pub fn outline(name: &str, input: Option<&[usize]>) -> Result<Outline> {
         _ => TaskKind::Classes(classes),
     };
     let task = Task::new(input, kind);
-    let net = Net::new(&NetSpec::Named(name.into()), &task)?;
+    let net = Net::new(&NetSpec::Named(net), &task)?;
     ensure!(
         net.shapes.len() == layers.len(),
         "{} shapes of {} layers",

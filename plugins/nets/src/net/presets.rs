@@ -1,166 +1,170 @@
 //! The networks of the papers, layer by layer.
 
 use super::layers::{Conv, Conv1d, Embedding, Layer, Layers, Residual};
+use fl_core::settings::{Reader, Setting, ValueType, Word};
 
-/// Names and descriptions.
-pub const NAMES: [(&str, &str); 23] = [
-    (
-        "lenet",
-        "Two 5x5 convolutions (6, 16), linear 120, 84 (FedKT, section 5.1)",
-    ),
-    (
-        "cnn-niid",
-        "The same as lenet: NIID-Bench's simple CNN (Li et al. 2022), 62,006 parameters on CIFAR-10",
-    ),
-    (
-        "cnn-mcmahan",
-        "Two padded 5x5 convolutions (32, 64), linear 512 (McMahan et al. 2017), 1,663,370 parameters on MNIST",
-    ),
-    (
-        "cnn-pfllib",
-        "Two 5x5 convolutions (32, 64), linear 512 (PFLlib's FedAvgCNN), 582,026 parameters on MNIST",
-    ),
-    (
-        "selective-fd-a",
-        "Convolutions 5x5 (10, 20), linear 50 (Selective-FD, clients 0-1)",
-    ),
-    (
-        "selective-fd-b",
-        "Padded convolutions 3x3 (10, 20), linear 128 (Selective-FD, clients 2-3)",
-    ),
-    (
-        "selective-fd-c",
-        "Convolution 5x5 (10), padded convolution 3x3 (20), linear 64 (Selective-FD, clients 4-5)",
-    ),
-    (
-        "selective-fd-d",
-        "Linear 1024, 512, 256 (Selective-FD, clients 6-7)",
-    ),
-    (
-        "selective-fd-e",
-        "Linear 1024, 1024 (Selective-FD, clients 8-9)",
-    ),
-    ("mlp", "Linear 1024, 512, 256: the same as selective-fd-d"),
-    ("mlp-wide", "Linear 1024, 1024: the same as selective-fd-e"),
-    (
-        "resnet-8",
-        "Residual blocks of 16, 32, 64 channels, global mean (FedDF)",
-    ),
-    (
-        "resnet-8-wide",
-        "Residual blocks of 128, 256, 512 channels, means of 4x4 (FedKD, FedIOD)",
-    ),
-    (
-        "resnet-18",
-        "Two residual blocks each of 64, 128, 256, 512 channels after a 3x3 convolution, global mean (He et al. 2016, as it is used for CIFAR), 11,173,962 parameters on CIFAR-10",
-    ),
-    (
-        "resnet-18-gn",
-        "resnet-18 with group normalisation in 2 groups in place of batch normalisation (Hsieh et al. 2020)",
-    ),
-    (
-        "resnet-20",
-        "Three residual blocks each of 16, 32, 64 channels, global mean (He et al. 2016, with 1x1 convolutions where sizes change), 272,474 parameters on CIFAR-10",
-    ),
-    (
-        "resnet-20-gn",
-        "resnet-20 with group normalisation in 2 groups in place of batch normalisation",
-    ),
-    (
-        "vgg-9",
-        "Six padded 3x3 convolutions (32, 64, 128, 128, 256, 256), linear 512, 512 (FedMA, without its dropout)",
-    ),
-    (
-        "vgg-11",
-        "Eight padded 3x3 convolutions (64, 128, 256, 256, 512, 512, 512, 512) without normalisation, linear 512, 512 (Simonyan and Zisserman 2015, configuration A for images of 32x32, without dropout), 9,750,922 parameters on CIFAR-10",
-    ),
-    ("logistic", "One linear layer"),
-    (
-        "unet",
-        "U-Net of three levels, 16, 32 and 64 channels: padded 3x3 convolutions with batch normalisation in pairs, and skip connections (Ronneberger et al. 2015, smaller); sides are divisible by 4",
-    ),
-    (
-        "text-cnn",
-        "Convolutions of 3, 4 and 5 words (32 channels each) on embeddings of 32 numbers, largest numbers over the text, dropout 0.5 (Kim 2014, CNN-rand, smaller); word numbers up to 8192",
-    ),
-    (
-        "lstm-shakespeare",
-        "Embeddings of 8 numbers, two LSTM layers of 256 units, the last output (McMahan et al. 2017) with LEAF's 80 characters: 817,872 parameters. McMahan et al. print 866,578, which 258 symbols and peephole connections would come to",
-    ),
-];
-
-/// Returns the input that a known network is described with: MNIST's image, CIFAR's, or a text of
-/// 200 words or 80 characters.
-pub(super) fn usual_input(name: &str) -> &'static [usize] {
-    match name {
-        "text-cnn" => &[200],
-        "lstm-shakespeare" => &[80],
-        "unet" | "cnn-niid" => &[3, 32, 32],
-        name if name.starts_with("resnet") || name.starts_with("vgg") => &[3, 32, 32],
-        _ => &[1, 28, 28],
+fl_core::choices! {
+    /// A network that a spec calls by its name.
+    pub enum KnownNet {
+        /// Two 5x5 convolutions (6, 16), linear 120, 84 (FedKT, section 5.1)
+        LeNet = "lenet",
+        /// The same as lenet: NIID-Bench's simple CNN (Li et al. 2022), 62,006 parameters on
+        /// CIFAR-10
+        CnnNiid = "cnn-niid",
+        /// Two padded 5x5 convolutions (32, 64), linear 512 (McMahan et al. 2017), 1,663,370
+        /// parameters on MNIST
+        CnnMcMahan = "cnn-mcmahan",
+        /// Two 5x5 convolutions (32, 64), linear 512 (PFLlib's FedAvgCNN), 582,026 parameters on
+        /// MNIST
+        CnnPfllib = "cnn-pfllib",
+        /// Convolutions 5x5 (10, 20), linear 50 (Selective-FD, clients 0-1)
+        SelectiveFdA = "selective-fd-a",
+        /// Padded convolutions 3x3 (10, 20), linear 128 (Selective-FD, clients 2-3)
+        SelectiveFdB = "selective-fd-b",
+        /// Convolution 5x5 (10), padded convolution 3x3 (20), linear 64 (Selective-FD, clients 4-5)
+        SelectiveFdC = "selective-fd-c",
+        /// Linear 1024, 512, 256 (Selective-FD, clients 6-7)
+        SelectiveFdD = "selective-fd-d",
+        /// Linear 1024, 1024 (Selective-FD, clients 8-9)
+        SelectiveFdE = "selective-fd-e",
+        /// Linear 1024, 512, 256: the same as selective-fd-d
+        Mlp = "mlp",
+        /// Linear 1024, 1024: the same as selective-fd-e
+        MlpWide = "mlp-wide",
+        /// Residual blocks of 16, 32, 64 channels, global mean (FedDF)
+        ResNet8 = "resnet-8",
+        /// Residual blocks of 128, 256, 512 channels, means of 4x4 (FedKD, FedIOD)
+        ResNet8Wide = "resnet-8-wide",
+        /// Two residual blocks each of 64, 128, 256, 512 channels after a 3x3 convolution, global
+        /// mean (He et al. 2016, as it is used for CIFAR), 11,173,962 parameters on CIFAR-10
+        ResNet18 = "resnet-18",
+        /// resnet-18 with group normalisation in 2 groups in place of batch normalisation (Hsieh et
+        /// al. 2020)
+        ResNet18Gn = "resnet-18-gn",
+        /// Three residual blocks each of 16, 32, 64 channels, global mean (He et al. 2016, with 1x1
+        /// convolutions where sizes change), 272,474 parameters on CIFAR-10
+        ResNet20 = "resnet-20",
+        /// resnet-20 with group normalisation in 2 groups in place of batch normalisation
+        ResNet20Gn = "resnet-20-gn",
+        /// Six padded 3x3 convolutions (32, 64, 128, 128, 256, 256), linear 512, 512 (FedMA,
+        /// without its dropout)
+        Vgg9 = "vgg-9",
+        /// Eight padded 3x3 convolutions (64, 128, 256, 256, 512, 512, 512, 512) without
+        /// normalisation, linear 512, 512 (Simonyan and Zisserman 2015, configuration A for images
+        /// of 32x32, without dropout), 9,750,922 parameters on CIFAR-10
+        Vgg11 = "vgg-11",
+        /// One linear layer
+        Logistic = "logistic",
+        /// U-Net of three levels, 16, 32 and 64 channels: padded 3x3 convolutions with batch
+        /// normalisation in pairs, and skip connections (Ronneberger et al. 2015, smaller); sides
+        /// are divisible by 4
+        UNet = "unet",
+        /// Convolutions of 3, 4 and 5 words (32 channels each) on embeddings of 32 numbers, largest
+        /// numbers over the text, dropout 0.5 (Kim 2014, CNN-rand, smaller); word numbers up to
+        /// 8192
+        TextCnn = "text-cnn",
+        /// Embeddings of 8 numbers, two LSTM layers of 256 units, the last output (McMahan et al.
+        /// 2017) with LEAF's 80 characters: 817,872 parameters. McMahan et al. print 866,578, which
+        /// 258 symbols and peephole connections would come to
+        LstmShakespeare = "lstm-shakespeare",
     }
 }
 
-/// Returns the number of classes that a known network is described with.
-pub(super) fn usual_classes(name: &str) -> usize {
-    match name {
-        // the next character
-        "lstm-shakespeare" => 80,
-        _ => 10,
+/// Returns the names of all known networks, with their descriptions.
+pub fn known() -> Vec<Word> {
+    match KnownNet::value_type() {
+        ValueType::Choice { words, .. } => words,
+        _ => Vec::new(),
     }
 }
 
-/// Returns the layers of a known network.
-pub fn layers(name: &str) -> Option<Vec<Layer>> {
-    use Layer::{AveragePool, BatchNorm, GlobalPool};
-    let small = |first, second, width| [cnn(10, first), cnn(20, second), linear(width)].concat();
-    let mut layers = match name {
-        "cnn-mcmahan" => [cnn(32, [5, 2]), cnn(64, [5, 2]), linear(512)].concat(),
-        "cnn-pfllib" => [cnn(32, [5, 0]), cnn(64, [5, 0]), linear(512)].concat(),
-        "lenet" | "cnn-niid" => [cnn(6, [5, 0]), cnn(16, [5, 0]), linear(120), linear(84)].concat(),
-        "selective-fd-a" => small([5, 0], [5, 0], 50),
-        "selective-fd-b" => small([3, 1], [3, 1], 128),
-        "selective-fd-c" => small([5, 0], [3, 1], 64),
-        "selective-fd-d" | "mlp" => [1024, 512, 256].map(linear).concat(),
-        "selective-fd-e" | "mlp-wide" => [1024, 1024].map(linear).concat(),
-        "resnet-8" => [resnet(&[16, 32, 64], 1, BatchNorm), vec![GlobalPool]].concat(),
-        "resnet-8-wide" => [resnet(&[128, 256, 512], 1, BatchNorm), vec![AveragePool(4)]].concat(),
-        "resnet-18" | "resnet-18-gn" => {
-            let trunk = resnet(&[64, 128, 256, 512], 2, norm(name));
-            [trunk, vec![GlobalPool]].concat()
+impl KnownNet {
+    /// Returns the network of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::read(&name.into(), &mut Reader::default())
+    }
+
+    /// Returns its name.
+    pub fn name(&self) -> String {
+        self.write().as_str().unwrap_or_default().into()
+    }
+
+    /// Returns the input that it is described with: MNIST's image, CIFAR's, or a text of 200 words
+    /// or 80 characters.
+    pub(super) fn usual_input(&self) -> &'static [usize] {
+        match self {
+            Self::TextCnn => &[200],
+            Self::LstmShakespeare => &[80],
+            Self::UNet | Self::CnnNiid | Self::Vgg9 | Self::Vgg11 => &[3, 32, 32],
+            _ if self.name().starts_with("resnet") => &[3, 32, 32],
+            _ => &[1, 28, 28],
         }
-        "resnet-20" | "resnet-20-gn" => {
-            [resnet(&[16, 32, 64], 3, norm(name)), vec![GlobalPool]].concat()
+    }
+
+    /// Returns the number of classes that it is described with.
+    pub(super) fn usual_classes(&self) -> usize {
+        match self {
+            // the next character
+            Self::LstmShakespeare => 80,
+            _ => 10,
         }
-        "vgg-9" => vgg(&[&[32, 64], &[128, 128], &[256, 256]]),
-        "vgg-11" => vgg(&[&[64], &[128], &[256, 256], &[512, 512], &[512, 512]]),
-        "logistic" => Vec::new(),
-        "unet" => unet(&[16, 32, 64]),
-        "text-cnn" => {
-            let branch = |kernel| {
-                let conv = Layer::Conv1d(Conv1d { out: 32, kernel });
-                Layers(vec![conv, Layer::Relu, Layer::MaxOverTime])
-            };
-            let (vocabulary, width) = (8192, 32);
-            vec![
-                Layer::Embedding(Embedding { vocabulary, width }),
-                Layer::Branches([3, 4, 5].map(branch).to_vec()),
-                Layer::Dropout(0.5),
-            ]
-        }
-        "lstm-shakespeare" => {
-            let (vocabulary, width) = (80, 8);
-            vec![
-                Layer::Embedding(Embedding { vocabulary, width }),
-                Layer::Lstm(256),
-                Layer::Lstm(256),
-                Layer::LastOverTime,
-            ]
-        }
-        _ => return None,
-    };
-    layers.push(Layer::Outputs);
-    Some(layers)
+    }
+
+    /// Returns its layers.
+    pub fn layers(&self) -> Vec<Layer> {
+        use Layer::{AveragePool, BatchNorm, GlobalPool, GroupNorm};
+        let small =
+            |first, second, width| [cnn(10, first), cnn(20, second), linear(width)].concat();
+        let (of_18, of_20) = ([64, 128, 256, 512], [16, 32, 64]);
+        let mean = vec![GlobalPool];
+        let mut layers = match self {
+            Self::CnnMcMahan => [cnn(32, [5, 2]), cnn(64, [5, 2]), linear(512)].concat(),
+            Self::CnnPfllib => [cnn(32, [5, 0]), cnn(64, [5, 0]), linear(512)].concat(),
+            Self::LeNet | Self::CnnNiid => {
+                [cnn(6, [5, 0]), cnn(16, [5, 0]), linear(120), linear(84)].concat()
+            }
+            Self::SelectiveFdA => small([5, 0], [5, 0], 50),
+            Self::SelectiveFdB => small([3, 1], [3, 1], 128),
+            Self::SelectiveFdC => small([5, 0], [3, 1], 64),
+            Self::SelectiveFdD | Self::Mlp => [1024, 512, 256].map(linear).concat(),
+            Self::SelectiveFdE | Self::MlpWide => [1024, 1024].map(linear).concat(),
+            Self::ResNet8 => [resnet(&of_20, 1, BatchNorm), mean].concat(),
+            Self::ResNet8Wide => {
+                [resnet(&[128, 256, 512], 1, BatchNorm), vec![AveragePool(4)]].concat()
+            }
+            Self::ResNet18 => [resnet(&of_18, 2, BatchNorm), mean].concat(),
+            Self::ResNet18Gn => [resnet(&of_18, 2, GroupNorm(2)), mean].concat(),
+            Self::ResNet20 => [resnet(&of_20, 3, BatchNorm), mean].concat(),
+            Self::ResNet20Gn => [resnet(&of_20, 3, GroupNorm(2)), mean].concat(),
+            Self::Vgg9 => vgg(&[&[32, 64], &[128, 128], &[256, 256]]),
+            Self::Vgg11 => vgg(&[&[64], &[128], &[256, 256], &[512, 512], &[512, 512]]),
+            Self::Logistic => Vec::new(),
+            Self::UNet => unet(&[16, 32, 64]),
+            Self::TextCnn => {
+                let branch = |kernel| {
+                    let conv = Layer::Conv1d(Conv1d { out: 32, kernel });
+                    Layers(vec![conv, Layer::Relu, Layer::MaxOverTime])
+                };
+                let (vocabulary, width) = (8192, 32);
+                vec![
+                    Layer::Embedding(Embedding { vocabulary, width }),
+                    Layer::Branches([3, 4, 5].map(branch).to_vec()),
+                    Layer::Dropout(0.5),
+                ]
+            }
+            Self::LstmShakespeare => {
+                let (vocabulary, width) = (80, 8);
+                vec![
+                    Layer::Embedding(Embedding { vocabulary, width }),
+                    Layer::Lstm(256),
+                    Layer::Lstm(256),
+                    Layer::LastOverTime,
+                ]
+            }
+        };
+        layers.push(Layer::Outputs);
+        layers
+    }
 }
 
 /// Returns a U-Net with a pair of convolutions on each level. All but the lowest level add the
@@ -219,15 +223,6 @@ fn vgg(groups: &[&[usize]]) -> Vec<Layer> {
     };
     let layers = groups.iter().flat_map(group);
     layers.chain([linear(512), linear(512)].concat()).collect()
-}
-
-/// Returns the normalisation of a network of this name.
-fn norm(name: &str) -> Layer {
-    if name.ends_with("-gn") {
-        Layer::GroupNorm(2)
-    } else {
-        Layer::BatchNorm
-    }
 }
 
 /// Returns a 3x3 convolution, then `blocks` residual blocks of each width: the common trunk of

@@ -70,11 +70,6 @@ fn exact_numbers_of_parameters() {
         net("lstm-shakespeare", &[80], 80).unwrap().weights(),
         817_872
     );
-    assert!(
-        presets::NAMES
-            .iter()
-            .all(|(name, _)| presets::layers(name).is_some())
-    );
 }
 
 #[test]
@@ -99,9 +94,12 @@ fn exact_an_outline_has_the_shapes_and_parameters_of_each_layer() {
             ("outputs", &[10], 10 * 513),
         ]
     );
-    for (name, _) in presets::NAMES {
+    for word in presets::known() {
+        let name = &word.name;
         let of = outline(name, None).unwrap();
-        let net = Net::new(&NetSpec::Named(name.into()), &of.task).unwrap();
+        let known = presets::KnownNet::named(name).unwrap();
+        assert_eq!(known.name(), *name);
+        let net = Net::new(&NetSpec::Named(known), &of.task).unwrap();
         assert_eq!(of.parameters(), net.weights(), "{name}");
         let last = of.layers.last().unwrap().gives.iter().product::<usize>();
         assert_eq!(last, of.task.kind.outputs(), "{name}");
