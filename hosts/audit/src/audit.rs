@@ -8,12 +8,11 @@ use crate::finding::{Audit, Finding, Game, OBSERVERS, Verdict, claim_of};
 use crate::judge::judge;
 use crate::neighbours::{self, Pair};
 use crate::runner::{AuditOptions, AuditProgress, Method, Runner, WORK, key};
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use fl_core::privacy::{Neighbours, Noise, Observer, Protections, Unit};
 use fl_core::regular_file::{MOST_BINARY, MOST_TEXT, read_regular};
 use fl_core::{Stream, hex};
 use fl_data::{Assembled, DataSpec, Split};
-use fl_engine::NotRun;
 use fl_registry::Spec;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -123,30 +122,24 @@ fn notes(spec: &Spec<DataSpec>) -> Vec<String> {
 }
 
 fn check(spec: &Spec<DataSpec>, options: &AuditOptions<'_>) -> Result<()> {
-    ensure!(
+    ensure_usage!(
         !matches!(spec.data.split(), Split::Own),
-        NotRun::Usage(
-            "the clients of this spec own their data, so this machine cannot run them".into()
-        )
+        "the clients of this spec own their data, so this machine cannot run them"
     );
-    ensure!(
+    ensure_usage!(
         options.confidence > 0.0 && options.confidence < 1.0,
-        NotRun::Usage(format!(
-            "--confidence: must be between 0 and 1, got {}",
-            options.confidence
-        ))
+        "--confidence: must be between 0 and 1, got {}",
+        options.confidence
     );
     if let Method::Runs(runs) = options.method {
-        ensure!(
+        ensure_usage!(
             runs >= LEAST_RUNS,
-            NotRun::Usage(format!(
-                "--runs: must be at least {LEAST_RUNS}, got {runs}: with fewer, something may differ in every run by chance"
-            ))
+            "--runs: must be at least {LEAST_RUNS}, got {runs}: with fewer, something may differ in every run by chance"
         );
     } else {
-        ensure!(
+        ensure_usage!(
             options.neighbour.is_none(),
-            NotRun::Usage("a neighbour is for many runs; leave out --canaries".into())
+            "a neighbour is for many runs; leave out --canaries"
         );
     }
     if let Some((other, name)) = &options.neighbour {
@@ -159,11 +152,9 @@ fn check(spec: &Spec<DataSpec>, options: &AuditOptions<'_>) -> Result<()> {
             }
             fl_core::settings::to_yaml(&value)
         };
-        ensure!(
+        ensure_usage!(
             rest(spec)? == rest(other)?,
-            NotRun::Usage(format!(
-                "{name} differs from the spec in more than its data; neighbours differ in `data` only"
-            ))
+            "{name} differs from the spec in more than its data; neighbours differ in `data` only"
         );
     }
     Ok(())
@@ -228,21 +219,17 @@ fn open(spec: &Spec<DataSpec>, options: &AuditOptions<'_>) -> Result<()> {
         Ok(text) => {
             let there: serde_json::Value = serde_json::from_slice(&text)
                 .with_context(|| format!("reading {}", path.display()))?;
-            ensure!(
+            ensure_usage!(
                 there == plan,
-                NotRun::Usage(format!(
-                    "{} has another audit (of another spec, other data, or with other options); give a new folder with --out",
-                    out.display()
-                ))
+                "{} has another audit (of another spec, other data, or with other options); give a new folder with --out",
+                out.display()
             );
         }
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            ensure!(
+            ensure_usage!(
                 std::fs::read_dir(out)?.next().is_none(),
-                NotRun::Usage(format!(
-                    "{} is not empty; give a new folder with --out",
-                    out.display()
-                ))
+                "{} is not empty; give a new folder with --out",
+                out.display()
             );
         }
         Err(error) => return Err(error).with_context(|| format!("reading {}", path.display())),

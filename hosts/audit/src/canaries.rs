@@ -14,7 +14,6 @@ use fl_core::message::{Params, decode, read_any};
 use fl_core::privacy::{Neighbours, Observer, Protections, Unit};
 use fl_core::{ClientId, Examples, Role, Stream, TaskKind, Trainer};
 use fl_data::Assembled;
-use fl_engine::NotRun;
 use serde_json::json;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
@@ -48,9 +47,9 @@ pub(crate) fn one_run(
     claims: &Protections,
     stream: &Stream,
 ) -> Result<bool> {
-    ensure!(
+    ensure_usage!(
         matches!(data.task.kind, TaskKind::Classes(_)),
-        NotRun::Usage("canaries need one class for each row; audit with --runs instead".into())
+        "canaries need one class for each row; audit with --runs instead"
     );
     let place = (game.unit, game.change);
     let planted = plant(data, place, canaries, stream)?;
@@ -135,12 +134,10 @@ fn plant(
     let mut places: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
     match unit {
         Unit::Party => {
-            ensure!(
+            ensure_usage!(
                 canaries <= owners.len(),
-                NotRun::Usage(format!(
-                    "--canaries: {} clients have examples, got {canaries}; each canary is a client",
-                    owners.len()
-                ))
+                "--canaries: {} clients have examples, got {canaries}; each canary is a client",
+                owners.len()
             );
             for owner in &owners[..canaries] {
                 places.insert(*owner, (0..data.clients[*owner].len()).collect());
@@ -148,11 +145,9 @@ fn plant(
         }
         Unit::Example => {
             let rows: usize = owners.iter().map(|k| data.clients[*k].len()).sum();
-            ensure!(
+            ensure_usage!(
                 canaries <= rows,
-                NotRun::Usage(format!(
-                    "--canaries: the clients have {rows} rows, got {canaries}; each canary is a row"
-                ))
+                "--canaries: the clients have {rows} rows, got {canaries}; each canary is a row"
             );
             // evenly over the clients, and the first rows of each
             let all = (0..).flat_map(|at| {

@@ -1,5 +1,12 @@
 #![doc = include_str!("../README.md")]
 
+/// As [`anyhow::ensure!`], of what the user asks for: nothing is run otherwise.
+macro_rules! ensure_usage {
+    ($fits:expr, $($text:tt)+) => {
+        anyhow::ensure!($fits, fl_engine::NotRun::Usage(format!($($text)+)))
+    };
+}
+
 mod audit;
 mod bounds;
 mod canaries;

@@ -23,20 +23,17 @@ impl Pair {
     /// # Errors
     /// If they differ in their task or their number of clients.
     pub fn given(one: Assembled, other: Assembled, name: &str) -> Result<Self> {
-        ensure!(
+        ensure_usage!(
             one.task == other.task,
-            NotRun::Usage(format!(
-                "the task of {name} is another: {:?}, and of the spec {:?}; neighbours differ in rows only",
-                other.task, one.task
-            ))
+            "the task of {name} is another: {:?}, and of the spec {:?}; neighbours differ in rows only",
+            other.task,
+            one.task
         );
-        ensure!(
+        ensure_usage!(
             one.clients.len() == other.clients.len(),
-            NotRun::Usage(format!(
-                "{name} has {} clients and the spec {}; the list of clients is public, so give a client without data an empty file",
-                other.clients.len(),
-                one.clients.len()
-            ))
+            "{name} has {} clients and the spec {}; the list of clients is public, so give a client without data an empty file",
+            other.clients.len(),
+            one.clients.len()
         );
         Ok(Self {
             worlds: [one, other],
@@ -68,11 +65,9 @@ impl Pair {
                         "--client: the clients are 0 to {last}, got {client}"
                     ))
                 })?;
-                ensure!(
+                ensure_usage!(
                     !own.is_empty(),
-                    NotRun::Usage(format!(
-                        "--client: client {client} has no examples; name another"
-                    ))
+                    "--client: client {client} has no examples; name another"
                 );
                 client
             }
