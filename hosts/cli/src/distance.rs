@@ -28,10 +28,10 @@ pub struct DistanceArgs {
     #[arg(long, value_name = "YAML", default_value = "{use: linear}")]
     model: String,
     /// The most samples to draw of each kind. The command draws the same number of both.
-    #[arg(long, value_name = "N", default_value_t = 2000)]
-    samples: usize,
+    #[arg(long, value_name = "N", default_value_t = 2000, value_parser = clap::value_parser!(u64).range(FEWEST as u64..=1_000_000_000))]
+    samples: u64,
     /// How many times samples are drawn and models trained.
-    #[arg(long, value_name = "N", default_value_t = 3)]
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     repeats: u64,
     /// Also measure each client's own samples against the public ones.
     #[arg(long)]
@@ -58,15 +58,6 @@ struct Judge {
 
 pub fn distance(args: &DistanceArgs, catalogue: &Catalogue) -> Done {
     let spec = args.of.read(catalogue)?;
-    let out_of = |option: &str, least: usize, got: u64| {
-        Failure::usage(format!("--{option} must be at least {least}, got {got}"))
-    };
-    if args.samples < FEWEST {
-        return Err(out_of("samples", FEWEST, args.samples as u64));
-    }
-    if args.repeats < 1 {
-        return Err(out_of("repeats", 1, args.repeats));
-    }
     let (decl, settings) = model(&args.model, catalogue)?;
     let data = args.of.data(&spec)?;
     let none = "this spec has no public samples; add `data.public`";
@@ -77,7 +68,7 @@ pub fn distance(args: &DistanceArgs, catalogue: &Catalogue) -> Done {
         settings,
         input: data.task.input.clone(),
         repeats: args.repeats,
-        most: args.samples,
+        most: args.samples as usize,
     };
     let stream = Stream::root(spec.seed).child("distance", 0);
     let of = |private: &[Samples], stream: &Stream| {

@@ -33,6 +33,14 @@ impl Common {
     fn unit(&self) -> Unit {
         self.level.unwrap_or(Unit::Example)
     }
+
+    fn query<'a>(&'a self, unit: Unit, catalogue: &'a Catalogue) -> Query<'a> {
+        Query {
+            common: self,
+            unit,
+            catalogue,
+        }
+    }
 }
 
 #[derive(Args)]
@@ -252,11 +260,7 @@ impl Query<'_> {
 pub fn laplace(args: &LaplaceArgs, catalogue: &Catalogue) -> Done {
     let (sensitivity, unit) = (args.sensitivity, args.common.unit());
     number("sensitivity", sensitivity, f64::INFINITY)?;
-    let query = Query {
-        common: &args.common,
-        unit,
-        catalogue,
-    };
+    let query = args.common.query(unit, catalogue);
     query.noise(("scale", args.scale), &|scale| PrivacyEvent::Laplace {
         sensitivity,
         scale,
@@ -290,11 +294,7 @@ pub fn gaussian(args: &GaussianArgs, catalogue: &Catalogue) -> Done {
         let text = format!("--draw: must be 1 to {of} (--of), got {draw}");
         return Err(Failure::usage(text));
     }
-    let query = Query {
-        common: &args.common,
-        unit,
-        catalogue,
-    };
+    let query = args.common.query(unit, catalogue);
     if args.rate.is_some() && of.is_none() && !args.common.json {
         crate::say(
             "note: this is for a secret number of units in each draw, as in DP-SGD; the number of \
@@ -340,11 +340,7 @@ pub fn randomised_response(args: &RandomisedResponseArgs, catalogue: &Catalogue)
         times: 1,
         unit,
     };
-    let query = Query {
-        common: &args.common,
-        unit,
-        catalogue,
-    };
+    let query = args.common.query(unit, catalogue);
     let Some(target) = args.common.target else {
         return query.noise(("epsilon", args.epsilon), &event);
     };
@@ -376,11 +372,7 @@ pub fn nfdp(args: &NfdpArgs, catalogue: &Catalogue) -> Done {
         );
         return Err(Failure::usage(text));
     }
-    let query = Query {
-        common: &args.common,
-        unit: Unit::Example,
-        catalogue,
-    };
+    let query = args.common.query(Unit::Example, catalogue);
     let Some(target) = args.common.target else {
         return query.show(&event(args.draws.unwrap_or_default()), None);
     };

@@ -319,11 +319,11 @@ fn a_distance_that_cannot_be_measured_is_said() {
         (&["people.yaml"][..], "no public samples; add `data.public`"),
         (
             &["apart.yaml", "--samples", "5"],
-            "--samples must be at least 20, got 5",
+            "invalid value '5' for '--samples <N>': 5 is not in 20..=1000000000",
         ),
         (
             &["apart.yaml", "--repeats", "0"],
-            "--repeats must be at least 1, got 0",
+            "invalid value '0' for '--repeats <N>': 0 is not in 1..=1000000",
         ),
         (
             &["apart.yaml", "--model", "{use: lineal}"],
