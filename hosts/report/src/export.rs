@@ -21,25 +21,15 @@ pub fn cell(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// The columns of [`csv()`].
-const COLUMNS: [&str; 8] = [
-    "run",
-    "step",
-    "round",
-    "measure",
-    "client",
-    "value",
-    "std",
-    "guarantee",
-];
+/// The first line of [`csv()`].
+const HEAD: &str = "run,step,round,measure,client,value,std,guarantee";
 
 /// Returns whether there is no file of this name, an empty one, or one that [`csv()`] wrote.
 pub fn may_become_csv(file: &Path) -> bool {
-    let columns = COLUMNS.join(",");
-    let mut first = vec![0; columns.len()];
+    let mut first = [0; HEAD.len()];
     let file = file.is_file().then(|| File::open(file).ok()).flatten();
     let read = file.and_then(|mut file| file.read(&mut first).ok());
-    matches!(read, None | Some(0)) || first == columns.as_bytes()
+    matches!(read, None | Some(0)) || first == HEAD.as_bytes()
 }
 
 /// Writes every measurement of these runs, and their costs after each step (`bytes.up`,
@@ -51,7 +41,7 @@ pub fn may_become_csv(file: &Path) -> bool {
 /// If it cannot be written.
 pub fn csv(runs: &[Run], out: &mut dyn Write) -> Result<()> {
     let mut out = csv::Writer::from_writer(out);
-    out.write_record(COLUMNS)?;
+    out.write_record(HEAD.split(','))?;
     let number = |value: Option<f64>| value.map_or(String::new(), |v| v.to_string());
     for run in runs {
         let label = cell(&run.label);
