@@ -78,10 +78,8 @@ fn table(title: &str, rows: &[&Map<String, Json>]) -> Vec<String> {
             .map(|row| head.iter().map(|key| cell(row, key)).collect()),
     );
     let wide = |at: usize| {
-        grid.iter()
-            .map(|row| row[at].chars().count())
-            .max()
-            .unwrap_or(0)
+        let cells = grid.iter().map(|row| row[at].chars().count());
+        cells.fold(0, usize::max)
     };
     let wide: Vec<usize> = (0..head.len()).map(wide).collect();
     let line = |row: &Vec<String>| {

@@ -301,13 +301,8 @@ impl Display for Comparison {
         if self.specs.is_empty() {
             writeln!(f, "  the same")?;
         }
-        let wide = self
-            .specs
-            .iter()
-            .map(|(path, _)| path.len())
-            .max()
-            .unwrap_or(0)
-            .min(44);
+        let paths = self.specs.iter().map(|(path, _)| path.len());
+        let wide = paths.fold(0, usize::max).min(44);
         for (path, [a, b]) in &self.specs {
             let show = |v: &Option<String>| v.clone().unwrap_or("absent".into());
             writeln!(f, "  {path:<wide$}  {} -> {}", show(a), show(b))?;
@@ -349,12 +344,8 @@ impl Display for Comparison {
             writeln!(f, "  possible reason: another {name}: {a} -> {b}")?;
         }
         writeln!(f, "\nmeasured")?;
-        let wide = self
-            .measured
-            .iter()
-            .map(|m| m.name.len())
-            .max()
-            .unwrap_or(0);
+        let names = self.measured.iter().map(|m| m.name.len());
+        let wide = names.fold(0, usize::max);
         for m in &self.measured {
             let [first, last] = m.last;
             write!(f, "  {:<wide$}  {}", m.name, measured(first))?;

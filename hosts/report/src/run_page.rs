@@ -354,12 +354,8 @@ fn held(run: &Run) -> Markup {
         .map(u32::to_string)
         .collect();
     let counts: Vec<&Vec<u64>> = summary.held.values().collect();
-    let width = counts
-        .iter()
-        .map(|c| c.len())
-        .max()
-        .unwrap_or(0)
-        .min(CLIENTS);
+    let classes = counts.iter().map(|c| c.len()).fold(0, usize::max);
+    let width = classes.min(CLIENTS);
     let classes: Vec<String> = (0..width).map(|c| c.to_string()).collect();
     let cell = |class: usize, client: usize| {
         counts

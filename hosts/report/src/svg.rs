@@ -413,23 +413,15 @@ impl Heat<'_> {
         let high = cell
             .min((720.0 / rows.max(1) as f64).clamp(12.0, 28.0))
             .max(12.0);
-        let names = self
-            .rows
-            .iter()
-            .map(|r| r.chars().count())
-            .max()
-            .unwrap_or(0);
+        let names = self.rows.iter().map(|r| r.chars().count());
+        let names = names.fold(0, usize::max);
         let left = 30.0 + 7.0 * names.min(16) as f64;
         let (width, height) = (
             left + cell * columns as f64 + 8.0,
             38.0 + high * rows as f64,
         );
-        let largest = |row: usize| {
-            (0..columns)
-                .map(|c| (self.counts)(row, c))
-                .max()
-                .unwrap_or(0)
-        };
+        let counts = |row: usize| (0..columns).map(move |c| (self.counts)(row, c));
+        let largest = |row: usize| counts(row).fold(0, u64::max);
         let all = (0..rows).map(largest).max().unwrap_or(0);
         let named = (columns as f64 * 22.0 / (cell * columns.max(1) as f64))
             .ceil()

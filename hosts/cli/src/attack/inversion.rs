@@ -31,12 +31,7 @@ pub fn inversion(args: &AttackArgs<ModelsOptions>, catalogue: &Catalogue, line: 
 }
 
 pub fn text(found: &[InversionResult]) -> String {
-    let width = found
-        .iter()
-        .map(|f| f.model.len())
-        .max()
-        .unwrap_or(0)
-        .max(5);
+    let width = found.iter().map(|f| f.model.len()).fold(5, usize::max);
     let prior = found.iter().any(|f| f.unsearched.is_some());
     let mut out = format!(
         "{:width$}    loss  PSNR, dB   SSIM  class mean: PSNR   SSIM{}\n",

@@ -26,12 +26,7 @@ pub fn membership(
 }
 
 fn text(found: &[AttackResult], kept: Option<(&Guarantee, f64)>) -> String {
-    let width = found
-        .iter()
-        .map(|f| f.model.len())
-        .max()
-        .unwrap_or(0)
-        .max(5);
+    let width = found.iter().map(|f| f.model.len()).fold(5, usize::max);
     let rate = |rate: Option<f64>| rate.map_or("-".into(), |rate| format!("{rate:.4}"));
     let mut out = format!(
         "{:width$}  attack  members  others     AUC  advantage   at 1 %  at 0.1 %\n",
