@@ -44,14 +44,10 @@ fl_core::settings! {
 
 impl NumberLabel {
     fn check(&self) -> Result<(), String> {
-        match (self.centre, self.spread) {
-            (Some(centre), _) if !centre.is_finite() => {
-                Err(format!("`centre` must be finite, got {centre}"))
-            }
-            (Some(_), None) | (None, Some(_)) => {
-                Err("give both `centre` and `spread`, or none of them".into())
-            }
-            _ => Ok(()),
+        if self.centre.is_some() == self.spread.is_some() {
+            Ok(())
+        } else {
+            Err("give both `centre` and `spread`, or none of them".into())
         }
     }
 
