@@ -78,15 +78,15 @@ pub fn conv2d(
         s.out,
         rows * plane,
         area,
-        &[
+        &arguments![
             shape_argument(&s)?,
-            int(rows)?.into(),
-            relu.into(),
-            biased.into(),
-            (&*x.data).into(),
-            Position(&weights.data, weight.start).into(),
-            Position(&weights.data, start).into(),
-            (&out).into(),
+            rows,
+            relu,
+            biased,
+            &*x.data,
+            Position(&weights.data, weight.start),
+            Position(&weights.data, start),
+            &out
         ],
     )?;
     let data = Arc::new(out);
@@ -111,28 +111,28 @@ pub fn conv2d(
             queue.each(
                 "conv_back_weight_lanes",
                 groups * s.out.div_ceil(4) * s.taps() * 8,
-                &[
+                &arguments![
                     shape_argument(&s)?,
-                    int(rows)?.into(),
-                    int(conv_grid(&s).ld)?.into(),
-                    int(group)?.into(),
-                    (&*x.data).into(),
-                    (&slope).into(),
-                    (&lanes).into(),
+                    rows,
+                    conv_grid(&s).ld,
+                    group,
+                    &*x.data,
+                    &slope,
+                    &lanes
                 ],
             )?;
             queue.each(
                 "conv_back_weight",
                 weight.len() + biases.len(),
-                &[
-                    int(weight.len())?.into(),
-                    int(groups)?.into(),
-                    int(biases.len())?.into(),
-                    int(rows)?.into(),
-                    (&lanes).into(),
-                    (&sums).into(),
-                    Position(gradient, weight.start).into(),
-                    Position(gradient, biases.start).into(),
+                &arguments![
+                    weight.len(),
+                    groups,
+                    biases.len(),
+                    rows,
+                    &lanes,
+                    &sums,
+                    Position(gradient, weight.start),
+                    Position(gradient, biases.start)
                 ],
             )?;
         }
@@ -145,12 +145,12 @@ pub fn conv2d(
             s.channels,
             rows * s.height * s.width,
             area,
-            &[
+            &arguments![
                 shape_argument(&s)?,
-                int(rows)?.into(),
-                (&slope).into(),
-                Position(&weights.data, weight.start).into(),
-                (&back).into(),
+                rows,
+                &slope,
+                Position(&weights.data, weight.start),
+                &back
             ],
         )?;
         grads.give(key, back)

@@ -1,6 +1,6 @@
 //! Fully connected layers on a card: kernels/linear.cu, as [`fl_nets::ops::linear`].
 
-use super::driver::{Argument, Buffer, Position, Queue, int};
+use super::driver::{Buffer, Position, Queue, int};
 use super::pointwise::relu_back;
 use super::sums::column_sums;
 use super::tape::{Record, Value, Weights};
@@ -54,27 +54,15 @@ pub fn product(
         return Ok(());
     }
     let steps = |m: &Matrix<'_>| Ok::<_, anyhow::Error>([int(m.by_row)?, int(m.by_column)?]);
-    let sizes: [Argument<'_>; 3] = [int(m)?.into(), int(k)?.into(), int(n)?.into()];
-    let (sa, sb): (Argument<'_>, Argument<'_>) = (steps(&a)?.into(), steps(&b)?.into());
-    let (biased, bias) = (bias.is_some().into(), bias.unwrap_or(a.values).into());
+    let (sa, sb) = (steps(&a)?, steps(&b)?);
+    let (biased, bias) = (bias.is_some(), bias.unwrap_or(a.values));
     let how = match texts {
         Some(_) => Order::Outer,
         None => order([m, k, n], a.steps(), b.steps()),
     };
     if let (Order::Blocks(block), None) = (how, texts) {
-        let arguments = [
-            sizes[0],
-            sizes[1],
-            sizes[2],
-            int(block)?.into(),
-            sa,
-            sb,
-            relu.into(),
-            biased,
-            a.values.into(),
-            b.values.into(),
-            bias,
-            out.into(),
+        let arguments = arguments![
+            m, k, n, block, sa, sb, relu, biased, a.values, b.values, bias, out
         ];
         int(m * n)?;
         // small products get small blocks, so that a card has enough of them
@@ -96,22 +84,22 @@ pub fn product(
     let lists = texts.map_or([a.values, a.values], |t| {
         [Position(t.counts, 0), Position(t.orders, 0)]
     });
-    let arguments = [
-        sizes[0],
-        sizes[1],
-        sizes[2],
-        order_words(how)?.into(),
+    let arguments = arguments![
+        m,
+        k,
+        n,
+        order_words(how)?,
         sa,
         sb,
-        relu.into(),
+        relu,
         biased,
-        shared.into(),
-        lists[0].into(),
-        lists[1].into(),
-        a.values.into(),
-        b.values.into(),
+        shared,
+        lists[0],
+        lists[1],
+        a.values,
+        b.values,
         bias,
-        out.into(),
+        out
     ];
     queue.each("product_each", items * m * n, &arguments)
 }

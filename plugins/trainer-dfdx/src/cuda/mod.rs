@@ -5,6 +5,11 @@
 //! processor's, so a card changes only the duration of a run. Tests execute the kernels from their
 //! PTX by the interpreter of `tests/fake-cuda`; the README says which cards have run them.
 
+/// The arguments of a kernel, in their order.
+macro_rules! arguments {
+    ($($one:expr),* $(,)?) => { [$($crate::cuda::driver::Argument::try_from($one)?),*] };
+}
+
 mod check;
 mod conv;
 mod device;

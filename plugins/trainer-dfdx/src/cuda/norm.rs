@@ -1,6 +1,6 @@
 //! Batch normalisation on a card: kernels/norm.cu, as [`fl_nets::ops::batch_norm`].
 
-use super::driver::{Buffer, Position, Queue, int};
+use super::driver::{Buffer, Position, Queue};
 use super::pointwise::scale_columns;
 use super::sums::{Term, plane_sums};
 use super::tape::{Record, Value, Weights};
@@ -42,63 +42,48 @@ pub fn batch_norm(
         buffers, of_batch, ..
     } = statistics;
     let (means, scales) = (queue.room(channels)?, queue.room(channels)?);
-    let running = [
-        Position(buffers, statistics.mean).into(),
-        Position(buffers, statistics.variance).into(),
+    let running = arguments![
+        Position(buffers, statistics.mean),
+        Position(buffers, statistics.variance)
     ];
-    let sizes = [int(rows)?, int(channels)?, int(run)?].map(Into::into);
     if of_batch {
         Problem::shape_unless(count > 1, || fl_nets::ops::one_number(&x.shape))?;
         let of_plane = (channels, run);
         let sums = plane_sums(queue, &x.data, of_plane, Term::Values)?;
-        let arguments = [
-            sizes[0],
-            sizes[1],
-            sizes[2],
-            (&sums).into(),
-            (&means).into(),
-        ];
+        let arguments = arguments![rows, channels, run, &sums, &means];
         queue.each("norm_mean", channels, &arguments)?;
         let sums = plane_sums(queue, &x.data, of_plane, Term::Spread(&means))?;
         queue.each(
             "norm_batch",
             channels,
-            &[
-                sizes[0],
-                sizes[1],
-                sizes[2],
-                (&sums).into(),
-                (&means).into(),
-                running[0],
-                running[1],
-                (&scales).into(),
+            &arguments![
+                rows, channels, run, &sums, &means, running[0], running[1], &scales
             ],
         )?;
     } else {
-        let both = [(&means).into(), (&scales).into()];
-        let arguments = [sizes[1], running[0], running[1], both[0], both[1]];
+        let arguments = arguments![channels, running[0], running[1], &means, &scales];
         queue.each("norm_running", channels, &arguments)?;
     }
     let out = queue.room(n)?;
     let of_layer = |at: usize| {
         let start = affine.as_ref().map_or(0, |a| a[at].start);
-        Position(&weights.data, start).into()
+        Position(&weights.data, start)
     };
     queue.each(
         "norm_forward",
         n,
-        &[
-            int(n)?.into(),
-            sizes[1],
-            sizes[2],
-            relu.into(),
-            affine.is_some().into(),
-            (&*x.data).into(),
-            (&means).into(),
-            (&scales).into(),
+        &arguments![
+            n,
+            channels,
+            run,
+            relu,
+            affine.is_some(),
+            &*x.data,
+            &means,
+            &scales,
             of_layer(0),
             of_layer(1),
-            (&out).into(),
+            &out
         ],
     )?;
     let data = Arc::new(out);
@@ -112,16 +97,8 @@ pub fn batch_norm(
         queue.planes(
             "norm_back_sums",
             planes,
-            &[
-                int(planes)?.into(),
-                int(channels)?.into(),
-                int(run)?.into(),
-                relu.into(),
-                (&*x.data).into(),
-                (&means).into(),
-                (&*out).into(),
-                (&slope).into(),
-                (&sums).into(),
+            &arguments![
+                planes, channels, run, relu, &*x.data, &means, &*out, &slope, &sums
             ],
         )?;
         let learns = weights.gradient.as_deref().zip(affine.as_ref());
@@ -132,16 +109,16 @@ pub fn batch_norm(
         queue.each(
             "norm_back_channels",
             channels,
-            &[
-                int(rows)?.into(),
-                int(channels)?.into(),
-                learns.is_some().into(),
-                (&sums).into(),
-                (&scales).into(),
-                (&by_weight).into(),
-                (&by_bias).into(),
-                to_weight.into(),
-                to_bias.into(),
+            &arguments![
+                rows,
+                channels,
+                learns.is_some(),
+                &sums,
+                &scales,
+                &by_weight,
+                &by_bias,
+                to_weight,
+                to_bias
             ],
         )?;
         if x.key.is_some() {
@@ -154,19 +131,19 @@ pub fn batch_norm(
             queue.each(
                 "norm_back",
                 n,
-                &[
-                    int(n)?.into(),
-                    int(channels)?.into(),
-                    int(run)?.into(),
-                    count.into(),
-                    affine.is_some().into(),
-                    (&*x.data).into(),
-                    (&means).into(),
-                    (&scales).into(),
-                    Position(&weights.data, start).into(),
-                    (&by_weight).into(),
-                    (&by_bias).into(),
-                    (&slope).into(),
+                &arguments![
+                    n,
+                    channels,
+                    run,
+                    count,
+                    affine.is_some(),
+                    &*x.data,
+                    &means,
+                    &scales,
+                    Position(&weights.data, start),
+                    &by_weight,
+                    &by_bias,
+                    &slope
                 ],
             )?;
         }

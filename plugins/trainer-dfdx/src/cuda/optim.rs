@@ -1,6 +1,6 @@
 //! Optimisers on a card: kernels/optim.cu, as [`fl_nets::optim`].
 
-use super::driver::{Buffer, Queue, int};
+use super::driver::{Buffer, Queue};
 use super::sums::{Term, plane_sums};
 use fl_core::Result;
 use fl_nets::optim::{CLIP_BLOCK, Move, clip_factor};
@@ -25,29 +25,24 @@ pub fn step(
     moments: &Moments,
 ) -> Result<()> {
     let n = weights.len();
-    let (count, first) = (int(n)?.into(), (&moments.first).into());
-    let (g, w) = (gradient.into(), weights.into());
+    let (g, w, first) = (gradient, weights, &moments.first);
     match how {
-        Move::Plain { rate, decay } => {
-            queue.each("sgd", n, &[count, rate.into(), decay.into(), g, w])
-        }
+        Move::Plain { rate, decay } => queue.each("sgd", n, &arguments![n, rate, decay, g, w]),
         Move::Momentum {
             rate,
             decay,
             keep,
             nesterov,
         } => {
-            let numbers = [rate.into(), decay.into(), keep.into(), nesterov.into()];
-            let [rate, decay, keep, nesterov] = numbers;
-            let arguments = [count, rate, decay, keep, nesterov, g, w, first];
+            let arguments = arguments![n, rate, decay, keep, nesterov, g, w, first];
             queue.each("momentum", n, &arguments)
         }
         Move::Adam(r) => {
             let rates = [
                 r.rate, r.root, r.beta1, r.beta2, r.rest1, r.rest2, r.eps, r.decay,
             ];
-            let second = (&moments.second).into();
-            queue.each("adam", n, &[count, rates.into(), g, w, first, second])
+            let second = &moments.second;
+            queue.each("adam", n, &arguments![n, rates, g, w, first, second])
         }
     }
 }
@@ -62,7 +57,7 @@ pub fn clip(queue: &Queue, gradient: &Buffer, most: f32) -> Result<()> {
     let sums = queue.download(&sums, 0, sums.len())?;
     match clip_factor(sums.into_iter(), most) {
         Some(factor) => {
-            let arguments = [int(n)?.into(), factor.into(), gradient.into()];
+            let arguments = arguments![n, factor, gradient];
             queue.each("scale", n, &arguments)
         }
         None => Ok(()),
@@ -81,14 +76,7 @@ pub fn proximal(
     factor: f32,
 ) -> Result<()> {
     let n = gradient.len();
-    let places = [weights.into(), anchor.into(), gradient.into()];
-    let arguments = [
-        int(n)?.into(),
-        factor.into(),
-        places[0],
-        places[1],
-        places[2],
-    ];
+    let arguments = arguments![n, factor, weights, anchor, gradient];
     queue.each("pull", n, &arguments)
 }
 
@@ -98,6 +86,6 @@ pub fn proximal(
 /// If the card fails.
 pub fn gradient_offset(queue: &Queue, gradient: &Buffer, gradient_offset: &Buffer) -> Result<()> {
     let n = gradient.len();
-    let arguments = [int(n)?.into(), gradient_offset.into(), gradient.into()];
+    let arguments = arguments![n, gradient_offset, gradient];
     queue.each("accumulate", n, &arguments)
 }

@@ -1,7 +1,7 @@
 //! Operations on single numbers, and moves of numbers, on a card: kernels/pointwise.cu, as
 //! [`fl_nets::ops`] has them in `pointwise.rs`.
 
-use super::driver::{Argument, Buffer, Position, Queue, int};
+use super::driver::{Argument, Buffer, Position, Queue};
 use super::sums::column_sums;
 use super::tape::{Record, Value, Weights};
 use fl_core::{Draws, Result};
@@ -22,16 +22,15 @@ impl Queue {
         to: Argument<'_>,
     ) -> Result<()> {
         let n = rows * width;
-        let sizes = [int(n)?, int(width)?, int(ld[0])?, int(ld[1])?].map(Into::into);
-        let [n_, width_, from_ld, to_ld]: [Argument<'_>; 4] = sizes;
-        self.each("copy_rows", n, &[n_, width_, from_ld, to_ld, from, to])
+        let arguments = arguments![n, width, ld[0], ld[1], from, to];
+        self.each("copy_rows", n, &arguments)
     }
 }
 
 /// Computes `out = values * factors`, one by one; `out` may be `values`.
 fn times(queue: &Queue, values: &Buffer, factors: &Buffer, out: &Buffer) -> Result<()> {
     let n = values.len();
-    let arguments = [int(n)?.into(), factors.into(), values.into(), out.into()];
+    let arguments = arguments![n, factors, values, out];
     queue.each("times", n, &arguments)
 }
 
@@ -44,17 +43,7 @@ fn scaled(
 ) -> Result<Buffer> {
     let n = from.len();
     let to = queue.room(n)?;
-    let sizes = [int(n)?.into(), int(width)?.into(), shifts.into()];
-    let [n_, width, shifts]: [Argument<'_>; 3] = sizes;
-    let arguments = [
-        n_,
-        width,
-        shifts,
-        from.into(),
-        weight.into(),
-        bias.into(),
-        (&to).into(),
-    ];
+    let arguments = arguments![n, width, shifts, from, weight, bias, &to];
     queue.each("scale_columns", n, &arguments)?;
     Ok(to)
 }
@@ -121,7 +110,7 @@ fn number(f: Activation) -> [Argument<'static>; 2] {
 fn activate_back(queue: &Queue, slope: &Buffer, out: &Buffer, f: Activation) -> Result<()> {
     let n = slope.len();
     let [what, a] = number(f);
-    let arguments = [int(n)?.into(), what, a, out.into(), slope.into()];
+    let arguments = arguments![n, what, a, out, slope];
     queue.each("activate_back", n, &arguments)
 }
 
@@ -133,7 +122,7 @@ pub fn activate(queue: &Queue, record: &mut Record, x: &Value, f: Activation) ->
     let n = x.data.len();
     let out = queue.room(n)?;
     let [what, a] = number(f);
-    let arguments = [int(n)?.into(), what, a, (&*x.data).into(), (&out).into()];
+    let arguments = arguments![n, what, a, &*x.data, &out];
     queue.each("activate", n, &arguments)?;
     let data = Arc::new(out);
     let (out, queue) = (data.clone(), queue.clone());
@@ -150,16 +139,14 @@ pub fn activate(queue: &Queue, record: &mut Record, x: &Value, f: Activation) ->
 pub fn add(queue: &Queue, record: &mut Record, a: &Value, b: &Value, relu: bool) -> Result<Value> {
     let n = a.data.len();
     let out = queue.room(n)?;
-    let both = [(&*a.data).into(), (&*b.data).into()];
-    let arguments = [int(n)?.into(), relu.into(), both[0], both[1], (&out).into()];
+    let arguments = arguments![n, relu, &*a.data, &*b.data, &out];
     queue.each("add", n, &arguments)?;
     let data = Arc::new(out);
     let (to, out, queue) = ([a.key, b.key], data.clone(), queue.clone());
     let key = record.note(a.key.is_some() || b.key.is_some(), move |slope, grads| {
         if let [Some(a), Some(b)] = to {
             let copy = queue.room(n)?;
-            let places = [(&*out).into(), (&slope).into(), (&copy).into()];
-            let arguments = [int(n)?.into(), relu.into(), places[0], places[1], places[2]];
+            let arguments = arguments![n, relu, &*out, &slope, &copy];
             queue.each("add_back", n, &arguments)?;
             grads.give(a, copy)?;
             return grads.give(b, slope);
@@ -246,28 +233,14 @@ fn moved(
     let [channels, height, width] = [x.shape[0], x.shape[1], x.shape[2]];
     let shape = vec![channels, side(height), side(width)];
     let (n, len) = (x.rows * shape.iter().product::<usize>(), x.data.len());
-    let sizes = [int(height)?, int(width)?, int(factor)?].map(Argument::<'static>::from);
     let out = queue.room(n)?;
-    fn all<'a>(
-        n: usize,
-        [height, width, factor]: [Argument<'a>; 3],
-        from: &'a Buffer,
-        to: &'a Buffer,
-    ) -> Result<[Argument<'a>; 6]> {
-        Ok([
-            int(n)?.into(),
-            height,
-            width,
-            factor,
-            from.into(),
-            to.into(),
-        ])
-    }
-    queue.each(there, n, &all(n, sizes, &x.data, &out)?)?;
+    let arguments = arguments![n, height, width, factor, &*x.data, &out];
+    queue.each(there, n, &arguments)?;
     let queue = queue.clone();
     Ok(x.then(record, out, shape, move |slope| {
         let sums = queue.room(len)?;
-        queue.each(back, len, &all(len, sizes, &slope, &sums)?)?;
+        let arguments = arguments![len, height, width, factor, &slope, &sums];
+        queue.each(back, len, &arguments)?;
         Ok(sums)
     }))
 }

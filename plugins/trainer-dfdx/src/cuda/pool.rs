@@ -24,15 +24,12 @@ pub fn max_pool(queue: &Queue, record: &mut Record, x: &Value, shape: &PoolShape
     let (out, from, len) = (queue.room(n)?, queue.room(n)?, x.data.len());
     int(len)?;
     let size = shape_argument(shape)?;
-    let places = [(&*x.data).into(), (&out).into(), (&from).into()];
-    let arguments = [int(n)?.into(), size, places[0], places[1], places[2]];
+    let arguments = arguments![n, size, &*x.data, &out, &from];
     queue.each("max_pool", n, &arguments)?;
     let queue = queue.clone();
     Ok(x.then(record, out, shape.out().to_vec(), move |slope| {
         let back = queue.room(len)?;
-        let places = [(&slope).into(), (&from).into(), (&back).into()];
-        let n = int(len)?.into();
-        let arguments = [n, size, places[0], places[1], places[2]];
+        let arguments = arguments![len, size, &slope, &from, &back];
         queue.each("max_pool_back", len, &arguments)?;
         Ok(back)
     }))
@@ -51,13 +48,12 @@ pub fn average_pool(
     let n = x.rows * shape.out().iter().product::<usize>();
     let (out, len) = (queue.room(n)?, x.data.len());
     let size = shape_argument(shape)?;
-    let arguments = [int(n)?.into(), size, (&*x.data).into(), (&out).into()];
+    let arguments = arguments![n, size, &*x.data, &out];
     queue.each("average_pool", n, &arguments)?;
     let queue = queue.clone();
     Ok(x.then(record, out, shape.out().to_vec(), move |slope| {
         let back = queue.room(len)?;
-        let n = int(len)?.into();
-        let arguments = [n, size, (&slope).into(), (&back).into()];
+        let arguments = arguments![len, size, &slope, &back];
         queue.each("average_pool_back", len, &arguments)?;
         Ok(back)
     }))

@@ -1,6 +1,6 @@
 //! Data sets that stay on a card from one call to the next.
 
-use super::driver::{Buffer, Queue, int};
+use super::driver::{Buffer, Queue};
 use fl_core::{Inputs, Result};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
@@ -111,14 +111,7 @@ impl Set {
     pub fn pick(&self, ids: &[i32]) -> Result<Buffer> {
         let n = ids.len() * self.width;
         let (out, ids) = (self.queue.room(n)?, self.queue.upload_ints(ids)?);
-        let sizes = [int(n)?.into(), int(self.width)?.into()];
-        let arguments = [
-            sizes[0],
-            sizes[1],
-            (&ids).into(),
-            (&*self.rows).into(),
-            (&out).into(),
-        ];
+        let arguments = arguments![n, self.width, &ids, &*self.rows, &out];
         self.queue.each("pick_rows", n, &arguments)?;
         Ok(out)
     }

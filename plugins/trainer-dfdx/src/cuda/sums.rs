@@ -33,7 +33,7 @@ pub fn plane_sums(
     let planes = n.div_ceil(run);
     let sums = queue.room(planes)?;
     let (what, others, means) = match term {
-        Term::Values => (0, values, values),
+        Term::Values => (0_i32, values, values),
         Term::Spread(means) => (1, values, means),
         Term::Squares => (2, values, values),
         Term::Masked(out) => (3, out, values),
@@ -41,17 +41,7 @@ pub fn plane_sums(
     queue.planes(
         "plane_sums",
         planes,
-        &[
-            int(planes)?.into(),
-            int(channels)?.into(),
-            int(run)?.into(),
-            int(n)?.into(),
-            what.into(),
-            values.into(),
-            others.into(),
-            means.into(),
-            (&sums).into(),
-        ],
+        &arguments![planes, channels, run, n, what, values, others, means, &sums],
     )?;
     Ok(sums)
 }
@@ -81,13 +71,13 @@ pub fn column_sums(
     relu: Option<&Buffer>,
     to: Position<'_>,
 ) -> Result<()> {
-    let arguments = [
-        int(rows)?.into(),
-        int(columns)?.into(),
-        relu.is_some().into(),
-        relu.unwrap_or(values).into(),
-        values.into(),
-        to.into(),
+    let arguments = arguments![
+        rows,
+        columns,
+        relu.is_some(),
+        relu.unwrap_or(values),
+        values,
+        to
     ];
     queue.each("column_sums", columns, &arguments)
 }

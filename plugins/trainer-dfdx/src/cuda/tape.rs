@@ -2,7 +2,7 @@
 //!
 //! As [`fl_nets::tape`], with buffers on the card; gradients are added in the same order.
 
-use super::driver::{Buffer, Queue, int};
+use super::driver::{Buffer, Queue};
 use fl_core::Result;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -77,7 +77,7 @@ impl Grads<'_> {
         match self.all.get(&key) {
             Some(sum) => {
                 let n = more.len();
-                let arguments = [int(n)?.into(), (&more).into(), sum.into()];
+                let arguments = arguments![n, &more, sum];
                 self.queue.each("accumulate", n, &arguments)
             }
             None => {

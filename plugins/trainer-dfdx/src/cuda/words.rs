@@ -26,13 +26,7 @@ pub fn embedding(
     let n = words.len() * width;
     let out = queue.room(n)?;
     let entries = Position(&weights.data, table.start);
-    let arguments = [
-        int(n)?.into(),
-        int(width)?.into(),
-        (&*x.data).into(),
-        entries.into(),
-        (&out).into(),
-    ];
+    let arguments = arguments![n, width, &*x.data, entries, &out];
     queue.each("embedding", n, &arguments)?;
     let to = weights.gradient.clone();
     let places = to.is_some().then(|| places(words));
@@ -46,14 +40,14 @@ pub fn embedding(
         let n = rows.len() * width;
         let upload = |list: &[i32]| queue.upload_ints(list);
         let (rows, starts, places) = (upload(&rows)?, upload(&starts)?, upload(&places)?);
-        let arguments = [
-            int(n)?.into(),
-            int(width)?.into(),
-            (&rows).into(),
-            (&starts).into(),
-            (&places).into(),
-            (&slope).into(),
-            Position(&gradient, table.start).into(),
+        let arguments = arguments![
+            n,
+            width,
+            &rows,
+            &starts,
+            &places,
+            &slope,
+            Position(&gradient, table.start)
         ];
         queue.each("embedding_back", n, &arguments)
     });
@@ -148,25 +142,25 @@ pub fn conv1d(
             queue.each(
                 "conv1d_back_weight",
                 weight.len(),
-                &[
-                    int(rows)?.into(),
+                &arguments![
+                    rows,
                     shape,
-                    (&*counted).into(),
-                    (&how).into(),
-                    (&*x.data).into(),
-                    (&slope).into(),
-                    Position(gradient, weight.start).into(),
+                    &*counted,
+                    &how,
+                    &*x.data,
+                    &slope,
+                    Position(gradient, weight.start)
                 ],
             )?;
             queue.each(
                 "conv1d_back_bias",
                 out,
-                &[
-                    int(rows)?.into(),
+                &arguments![
+                    rows,
                     shape,
-                    (&*counted).into(),
-                    (&slope).into(),
-                    Position(gradient, bias.start).into(),
+                    &*counted,
+                    &slope,
+                    Position(gradient, bias.start)
                 ],
             )?;
         }
@@ -188,8 +182,7 @@ pub fn conv1d(
         product(&queue, size, [g, w], None, false, to, Some(&texts))?;
         let n = x.data.len();
         let back = queue.room(n)?;
-        let places = [(&*counted).into(), (&by_window).into(), (&back).into()];
-        let arguments = [int(n)?.into(), shape, places[0], places[1], places[2]];
+        let arguments = arguments![n, shape, &*counted, &by_window, &back];
         queue.each("conv1d_back_input", n, &arguments)?;
         grads.give(key, back)
     });
@@ -216,23 +209,12 @@ pub fn max_over_time(
     let (n, len) = (rows * channels, x.data.len());
     let counts = queue.upload_ints(&ints(counts)?)?;
     let (out, from) = (queue.room(n)?, queue.room(n)?);
-    let sizes = [int(positions)?, int(channels)?].map(Argument::<'static>::from);
-    let arguments = [
-        int(n)?.into(),
-        sizes[0],
-        sizes[1],
-        (&counts).into(),
-        (&*x.data).into(),
-        (&out).into(),
-        (&from).into(),
-    ];
+    let arguments = arguments![n, positions, channels, &counts, &*x.data, &out, &from];
     queue.each("max_over_time", n, &arguments)?;
     let queue = queue.clone();
     Ok(x.then(record, out, vec![channels], move |slope| {
         let back = queue.room(len)?;
-        let places = [(&slope).into(), (&from).into(), (&back).into()];
-        let n = int(len)?.into();
-        let arguments = [n, sizes[0], sizes[1], places[0], places[1], places[2]];
+        let arguments = arguments![len, positions, channels, &slope, &from, &back];
         queue.each("max_over_time_back", len, &arguments)?;
         Ok(back)
     }))

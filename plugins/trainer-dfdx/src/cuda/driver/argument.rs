@@ -1,6 +1,7 @@
 //! What a kernel is given.
 
 use super::buffer::Buffer;
+use super::queue::int;
 use std::marker::PhantomData;
 
 /// An argument of a kernel: a number, a struct of numbers, or a position in a buffer.
@@ -31,6 +32,15 @@ impl Argument<'_> {
 impl From<i32> for Argument<'_> {
     fn from(v: i32) -> Self {
         Self::words([v as u32])
+    }
+}
+
+/// A size.
+impl TryFrom<usize> for Argument<'_> {
+    type Error = anyhow::Error;
+
+    fn try_from(n: usize) -> Result<Self, Self::Error> {
+        int(n).map(Self::from)
     }
 }
 
