@@ -56,7 +56,7 @@ impl Protocol for AsynDgan {
         Declaration::new()
             .rounds(self.rounds)
             .measures([Measurement::server(&STUDENT)])
-            .slot(image_translator::slot(self.noise))
+            .slot(image_translator::slot(self.noise, self.steps))
             .slot(Training::steps(self.steps, self.batch).needs(discriminator))
             .slot(self.student.clips(STUDENT.spec().at_server()))
             .exchange(MAPS.answered_by(|client, _| image_translator::own(client)))

@@ -75,7 +75,7 @@ impl GenerateAndDistill {
     pub(crate) fn maker(&self) -> SlotSpec {
         match &self.made_of {
             GeneratorInput::Noise => MAKER.spec().at_server(),
-            GeneratorInput::LabelMaps(with) => image_translator::slot(with.noise),
+            GeneratorInput::LabelMaps(with) => image_translator::slot(with.noise, self.steps),
         }
     }
 

@@ -77,10 +77,12 @@ pub(crate) const SLOPES_PRIVACY: MechanismSlot<Params> = MechanismSlot::new(
     "Clips and perturbs the slopes by a batch that leave a client, as one tensor `inputs`.",
 );
 
-/// Declares the slots of the generator from maps with `noise` channels beside them.
-pub(crate) fn slot(noise: usize) -> SlotSpec {
+/// Declares the slot of the generator from maps with `noise` channels beside them, which takes
+/// `steps` steps in a round.
+pub(crate) fn slot(noise: usize, steps: usize) -> SlotSpec {
     let painter = PAINTER.spec().at_server().with_task(task(noise));
-    painter
+    Training::steps(steps, 1)
+        .needs(painter)
         .needs(Ability::Loss(Loss::Mse))
         .needs(Ability::ByStep)
 }

@@ -286,6 +286,14 @@ fn a_schedule_that_never_falls_is_told_of_every_model() {
         let said = flat(&String::from_utf8_lossy(&said));
         assert!(!said.contains(due), "{name}: {said}");
     }
+    // the painter of AsynDGAN has 3 rounds of 20 steps
+    for (every, never) in [(60, true), (59, false)] {
+        let falls = format!("{{ step: {{ every: {every}, factor: 0.1 }} }}");
+        let set = format!("parts.generator.schedule={falls}");
+        let said = fl(d.path(), &["check", &quick("asyn-dgan"), "--set", &set]).stderr;
+        let said = flat(&String::from_utf8_lossy(&said));
+        assert_eq!(said.contains(due), never, "{every}: {said}");
+    }
 }
 
 /// Clients with two networks, one of which keeps its optimiser's moments; three of five a round.
