@@ -8,6 +8,8 @@ use fl_core::{
 };
 use std::collections::BTreeSet;
 
+/// A schedule ends long before the training if this part of the mini-batches is left.
+const SHORT: usize = 10;
 /// The most clients that a note names.
 const NAMED: usize = 20;
 
@@ -20,6 +22,8 @@ pub(crate) struct TrainingCheck<'f> {
     accounts: bool,
     /// The slots that are filled with mechanisms.
     mechanisms: BTreeSet<&'f str>,
+    /// The slots that are filled with selectors.
+    drawing: BTreeSet<&'f str>,
     notes: Vec<(&'f Fill, String)>,
 }
 
@@ -34,10 +38,11 @@ impl<'f> TrainingCheck<'f> {
                 .iter()
                 .filter(move |fill| fill.part.decl.role == role)
         };
-        let mechanisms = of_role(Role::Privacy).map(|fill| &fill.slot[..]);
+        let slots = |role| of_role(role).map(|fill| &fill.slot[..]).collect();
         Self {
             accounts: of_role(Role::Accountant).next().is_some(),
-            mechanisms: mechanisms.collect(),
+            mechanisms: slots(Role::Privacy),
+            drawing: slots(Role::Selector),
             protocol,
             sizes,
             notes: Vec::new(),
@@ -78,7 +83,7 @@ impl<'f> TrainingCheck<'f> {
         }
         let Some(planned) = &slot.training else {
             // a protocol's further trainings may be of any length
-            if let Some(note) = self.idle_schedule(slot, fill, &abilities, None) {
+            if let Some(note) = self.schedule(slot, fill, &abilities, None) {
                 self.note_once(fill, note);
             }
             return None;
@@ -113,14 +118,15 @@ impl<'f> TrainingCheck<'f> {
                 self.notes.push((fill, note));
             }
         }
-        self.idle_schedule(slot, fill, &abilities, Some(planned))
+        self.schedule(slot, fill, &abilities, Some(planned))
     }
 
-    /// Why the schedule of a model never takes effect, if it does not.
-    fn idle_schedule(
-        &self,
+    /// Why the schedule of a model never takes effect, if it does not. Notes one that ends long
+    /// before the training.
+    fn schedule(
+        &mut self,
         slot: &SlotSpec,
-        fill: &Fill,
+        fill: &'f Fill,
         abilities: &Abilities,
         planned: Option<&PlannedTraining>,
     ) -> Option<String> {
@@ -145,10 +151,35 @@ impl<'f> TrainingCheck<'f> {
             return (longest.max(steps) < 2).then(|| why.into());
         }
         let schedule = abilities.schedule_length?;
-        let (most, text) = never(planned, steps, further);
-        (most < schedule).then(|| {
-            format!("its learning-rate schedule needs {schedule} mini-batches to fall and never has them: {text}")
-        })
+        let (most, whose, instead) = most_batches(planned, steps, further);
+        if most < schedule {
+            return Some(format!(
+                "its learning-rate schedule needs {schedule} mini-batches to fall and never has them: {whose}: {instead}, or train longer"
+            ));
+        }
+        let rest = most - schedule;
+        let epochs = |length: &Length| matches!(length, Length::Epochs(_));
+        let of_sizes = planned.is_some_and(|planned| epochs(&planned.length))
+            || slot.trainings.iter().any(|(length, _)| epochs(length));
+        let secret = self.accounts && of_sizes;
+        // of a client that misses rounds, nobody knows how many it has
+        if let Some(end) = abilities.schedule_end
+            && rest > most / SHORT
+            && !secret
+            && !self.is_drawn(slot)
+        {
+            let note = format!(
+                "its learning-rate schedule ends after {schedule} mini-batches, and the rate stays {end}: {whose}, so up to {rest} of {most} are at that rate: let the schedule end later, or train less"
+            );
+            self.note_once(fill, note);
+        }
+        None
+    }
+
+    /// May a client that trains the model of `slot` be left out of a round?
+    fn is_drawn(&self, slot: &SlotSpec) -> bool {
+        let mut asked = self.protocol.into_iter().flat_map(|p| &p.asked);
+        asked.any(|q| q.model == slot.name && q.cohort.is_some_and(|of| self.drawing.contains(of)))
     }
 
     /// The mini-batches of one further training of a slot's model at most, and of all of them;
@@ -221,9 +252,14 @@ impl<'f> TrainingCheck<'f> {
     }
 }
 
-/// How many mini-batches a schedule has at most, and what to do if those are too few. `steps` are
-/// those of one planned training, and `further` those of all other trainings.
-fn never(planned: Option<&PlannedTraining>, steps: usize, further: usize) -> (usize, String) {
+/// How many mini-batches a schedule has at most, who has them, and what gives it more of them.
+/// `steps` are those of one planned training, and `further` those of all other trainings.
+fn most_batches(
+    planned: Option<&PlannedTraining>,
+    steps: usize,
+    further: usize,
+) -> (usize, String, String) {
+    let shorten = String::from("shorten the schedule");
     let Some(PlannedTraining {
         fresh,
         times,
@@ -231,32 +267,29 @@ fn never(planned: Option<&PlannedTraining>, steps: usize, further: usize) -> (us
         ..
     }) = planned
     else {
-        let text = format!(
-            "its trainings have {further} in the whole run at most: shorten the schedule, or train longer"
-        );
-        return (further, text);
+        let whose = format!("its trainings have {further} in the whole run at most");
+        return (further, whose, shorten);
     };
     let once = steps.saturating_add(further);
     let all = steps.saturating_mul(*times).saturating_add(further);
     match (fresh, times) {
-        (_, 0 | 1) => (
-            once,
-            format!(
-                "a client's training has {once} mini-batches at most: shorten the schedule, or train longer"
-            ),
-        ),
-        (true, _) => (
-            steps.max(further),
-            format!(
-                "it begins anew in each round (`protocol.fresh: true`), which has {steps} mini-batches of a client at most: shorten the schedule, set `protocol.fresh: false`, so that each client counts its own over the run, or let `protocol.{setting}.rate` follow the round"
-            ),
-        ),
-        (false, _) => (
-            all,
-            format!(
-                "a client has {all} mini-batches at most in the whole run: shorten the schedule, or train longer"
-            ),
-        ),
+        (_, 0 | 1) => {
+            let whose = format!("a client's training has {once} mini-batches at most");
+            (once, whose, shorten)
+        }
+        (true, _) => {
+            let whose = format!(
+                "it begins anew in each round (`protocol.fresh: true`), which has {steps} mini-batches of a client at most"
+            );
+            let instead = format!(
+                "{shorten}, set `protocol.fresh: false`, so that each client counts its own over the run, let `protocol.{setting}.rate` follow the round"
+            );
+            (steps.max(further), whose, instead)
+        }
+        (false, _) => {
+            let whose = format!("a client has {all} mini-batches at most in the whole run");
+            (all, whose, shorten)
+        }
     }
 }
 

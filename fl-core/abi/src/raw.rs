@@ -61,7 +61,8 @@ pub const FL_CHECK: u32 = 1;
 /// words from 0 to 999; with `"buffers": ["norm.running_var"]`, the parameters that are statistics
 /// of data: they are averaged, and no server optimiser takes a step with them; with
 /// `"least_batch": 2` if training skips mini-batches of fewer samples; with
-/// `"schedule_length": 100` if a learning-rate schedule takes this number of mini-batches; with
+/// `"schedule_length": 100` if a learning-rate schedule takes this number of mini-batches, and
+/// `"schedule_end": 0.001` if the rate stays there after them; with
 /// `"schedules_pass": true` if it falls along each training, or `"schedules_epoch": true` at the
 /// end of each epoch and training; with `"step_momentum": 0.9` if each step is exactly
 /// `v = 0.9 v + g`, `w = w - lr v`; with `"beside_gradient": ["dropout"]`, what training does and

@@ -93,6 +93,14 @@ impl Schedule {
         }
     }
 
+    /// Returns the rate that it keeps after [`Schedule::length`] batches, if it ends.
+    pub fn end(&self) -> Option<f64> {
+        match self {
+            Self::Cosine(c) => c.steps.map(|_| c.to),
+            Self::Constant | Self::Step(_) => None,
+        }
+    }
+
     /// Returns whether each pass has all of it.
     pub fn follows_pass(&self) -> bool {
         matches!(self, Self::Cosine(Cosine { steps: None, .. }))
@@ -525,6 +533,11 @@ mod tests {
         assert_eq!((rate(4), rate(5)), (1.0, 0.1));
         assert_eq!(cosine(Some(7)).length(), Some(7));
         assert_eq!(cosine(None).length(), None);
+        assert_eq!(
+            (cosine(Some(7)).end(), cosine(None).end()),
+            (Some(0.0), None)
+        );
+        assert_eq!(steps.end(), None);
         assert_eq!(Schedule::Constant.length(), None);
     }
 

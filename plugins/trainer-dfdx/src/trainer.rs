@@ -442,6 +442,7 @@ impl Trainer for Dfdx {
             vocabulary: None,
             least_batch: 1 + usize::from(!self.net.trains_alone()),
             schedule_length: self.optimiser.schedule.length(),
+            schedule_end: self.optimiser.schedule.end(),
             schedules_pass: self.optimiser.schedule.follows_pass(),
             schedules_epoch: false,
             step_momentum: self.optimiser.momentum(),

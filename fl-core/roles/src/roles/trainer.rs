@@ -154,6 +154,10 @@ pub struct Abilities {
     /// has all of it. A run is refused if no training is that long.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub schedule_length: Option<usize>,
+    /// The rate that the schedule keeps once it has come to its end, from 0. Default: `None`, it
+    /// has no end, or each pass has all of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub schedule_end: Option<f64>,
     /// Whether the schedule of its rate follows the place of a step in its pass, so that each pass
     /// has all of it. Default: no.
     pub schedules_pass: bool,
@@ -182,6 +186,7 @@ impl Default for Abilities {
             vocabulary: None,
             least_batch: 1,
             schedule_length: None,
+            schedule_end: None,
             schedules_pass: false,
             schedules_epoch: false,
             step_momentum: None,

@@ -207,7 +207,7 @@ fn a_schedule_that_never_falls_is_refused() {
     };
     // the largest client has 21 rows: three mini-batches an epoch
     let rounds = "use: fedavg, rounds: 4, local: { epochs: 2, batch: 8 }";
-    let anew = "never has them: it begins anew in each round (`protocol.fresh: true`), which has 6 mini-batches of a client at most: shorten the schedule, set `protocol.fresh: false`, so that each client counts its own over the run, or let `protocol.local.rate` follow the round";
+    let anew = "never has them: it begins anew in each round (`protocol.fresh: true`), which has 6 mini-batches of a client at most: shorten the schedule, set `protocol.fresh: false`, so that each client counts its own over the run, let `protocol.local.rate` follow the round, or train longer";
     let refused = [
         ("step: { every: 6, factor: 0.1 }", rounds.to_string(), anew),
         ("cosine: { steps: 7 }", rounds.to_string(), anew),
@@ -251,6 +251,38 @@ fn a_schedule_that_never_falls_is_refused() {
         ),
     ] {
         out(d, &["check", &spec_of(schedule, &protocol)]);
+    }
+}
+
+#[test]
+fn a_schedule_that_ends_long_before_the_training_is_told() {
+    let d = tempfile::tempdir().unwrap();
+    let d = d.path();
+    let notes = |schedule: &str, more: &str, parts: &str| {
+        let model = format!("model: {{ use: dfdx, net: logistic, schedule: {{ {schedule} }} }}");
+        let protocol = format!("use: fedavg, rounds: 4, local: {{ epochs: 2, batch: 8 }}{more}");
+        let parts = format!("{model}, aggregator: {{ use: mean }}{parts}");
+        let said = fl(d, &["check", &spec(d, &protocol, &parts)]);
+        let text = flat(&String::from_utf8_lossy(&said.stderr));
+        assert!(said.status.success(), "{text}");
+        text
+    };
+    // the largest client has 21 rows: three mini-batches an epoch
+    let said = notes("cosine: { steps: 5 }", ", fresh: false", "");
+    let due = "its learning-rate schedule ends after 5 mini-batches, and the rate stays 0: a client has 24 mini-batches at most in the whole run, so up to 19 of 24 are at that rate: let the schedule end later, or train less";
+    assert!(said.contains(due), "{said}");
+    let said = notes("cosine: { steps: 3, to: 0.01 }", "", "");
+    let due = "the rate stays 0.01: it begins anew in each round (`protocol.fresh: true`), which has 6 mini-batches of a client at most, so up to 3 of 6 are at that rate";
+    assert!(said.contains(due), "{said}");
+    let some = ", cohort: { use: uniform, share: 0.5 }";
+    for (schedule, more, parts) in [
+        ("cosine: { steps: 22 }", ", fresh: false", ""),
+        ("cosine: { steps: 5 }", ", fresh: false", some),
+        ("step: { every: 5, factor: 0.1 }", ", fresh: false", ""),
+        ("cosine: {}", "", ""),
+    ] {
+        let said = notes(schedule, more, parts);
+        assert!(!said.contains("and the rate stays"), "{schedule}: {said}");
     }
 }
 
