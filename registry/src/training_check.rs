@@ -4,14 +4,13 @@ use crate::check::{CheckedProtocol, Fill};
 use crate::data_section::DataSizes;
 use fl_core::message::{Message, Params};
 use fl_core::{
-    Abilities, Ability, ClientId, Length, PlannedTraining, Role, SlotSpec, Trainer, parametric,
+    Abilities, Ability, ClientId, Length, PlannedTraining, Role, SlotSpec, Trainer, named_clients,
+    parametric,
 };
 use std::collections::BTreeSet;
 
 /// A schedule ends long before the training if this part of the mini-batches is left.
 const SHORT: usize = 10;
-/// The most clients that a note names.
-const NAMED: usize = 20;
 
 /// What is remembered from one model to the next.
 pub(crate) struct TrainingCheck<'f> {
@@ -112,7 +111,7 @@ impl<'f> TrainingCheck<'f> {
             if !few.is_empty() && !self.accounts {
                 let note = format!(
                     "{} {} fewer than the {least} examples that batch normalisation needs in a mini-batch, and will take no training step",
-                    named(&few),
+                    named_clients(&few),
                     if few.len() == 1 { "has" } else { "have" }
                 );
                 self.notes.push((fill, note));
@@ -290,19 +289,5 @@ fn most_batches(
             let whose = format!("a client has {all} mini-batches at most in the whole run");
             (all, whose, shorten)
         }
-    }
-}
-
-/// `client 3`, `clients 1, 2 and 5`, or the first of many and how many more there are.
-fn named(ids: &[ClientId]) -> String {
-    let (shown, rest) = ids.split_at(ids.len().min(NAMED));
-    let mut names: Vec<String> = shown.iter().map(ToString::to_string).collect();
-    if !rest.is_empty() {
-        names.push(format!("{} more", rest.len()));
-    }
-    match &names[..] {
-        [one] => format!("client {one}"),
-        [first @ .., last] => format!("clients {} and {last}", first.join(", ")),
-        [] => "no client".into(),
     }
 }

@@ -1,5 +1,6 @@
 //! [`Problem`]: the errors that callers distinguish.
 
+use crate::ClientId;
 use anyhow::anyhow;
 use serde::{Deserialize, Serialize};
 use std::any::Any;
@@ -113,5 +114,40 @@ pub fn first_names(all: &[String], most: usize) -> String {
     match all.len().saturating_sub(most) {
         0 => first,
         more => format!("{first} and {more} more"),
+    }
+}
+
+/// The most clients that [`named_clients`] names.
+const NAMED: usize = 20;
+
+/// Names clients: `client 3`, `clients 1, 2 and 5`, or the first of many and the number of the
+/// others.
+pub fn named_clients(ids: &[ClientId]) -> String {
+    let (shown, rest) = ids.split_at(ids.len().min(NAMED));
+    let mut names: Vec<String> = shown.iter().map(ToString::to_string).collect();
+    if !rest.is_empty() {
+        names.push(format!("{} more", rest.len()));
+    }
+    match &names[..] {
+        [one] => format!("client {one}"),
+        [first @ .., last] => format!("clients {} and {last}", first.join(", ")),
+        [] => "no client".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_are_named_or_counted() {
+        let of = |ids: std::ops::Range<ClientId>| named_clients(&ids.collect::<Vec<_>>());
+        assert_eq!(of(3..4), "client 3");
+        assert_eq!(of(1..4), "clients 1, 2 and 3");
+        let many = of(0..25);
+        assert!(
+            many.starts_with("clients 0, 1") && many.ends_with("19 and 5 more"),
+            "{many}"
+        );
     }
 }

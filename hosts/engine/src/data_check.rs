@@ -8,8 +8,8 @@ use anyhow::Context;
 use fl_core::privacy::MinibatchSampling;
 use fl_core::settings::{Setting as _, Step};
 use fl_core::{
-    Examples, ExchangeSpec, InitialModel, LabelScale, Labels, Parts, Protocol, Role, Task,
-    TaskKind, Trainer, first_names,
+    ClientId, Examples, ExchangeSpec, InitialModel, LabelScale, Labels, Parts, Protocol, Role,
+    Task, TaskKind, Trainer, first_names, named_clients,
 };
 use fl_data::{Assembled, DataSpec, FeatureMap, KeptModel, Split};
 use fl_data_kit::column_match::{is_input, told_apart};
@@ -462,19 +462,16 @@ fn check_lots(
     };
     for (slot, lots) in steps(spec, &data.task, protocol) {
         let with_rows = || sizes.iter().enumerate().filter(|(_, n)| **n > 0);
-        let few: Vec<(usize, usize)> = with_rows()
+        let few: Vec<(ClientId, usize)> = with_rows()
             .filter(|(_, n)| lots.lot(**n) < 1.0)
-            .map(|(id, n)| (id, *n))
+            .map(|(id, n)| (id as ClientId, *n))
             .collect();
         let Some(largest) = few.iter().map(|(_, n)| *n).max() else {
             continue;
         };
         let rate = lots.rate;
-        let ids: Vec<String> = few.iter().map(|(id, _)| id.to_string()).collect();
-        let clients = match ids.len() {
-            1 => format!("client {}", listed(&ids)),
-            _ => format!("clients {}", listed(&ids)),
-        };
+        let ids: Vec<ClientId> = few.iter().map(|(id, _)| *id).collect();
+        let clients = named_clients(&ids);
         let mean = rate * largest as f64;
         if !lots.fixed {
             notes.of_sizes.push(format!(

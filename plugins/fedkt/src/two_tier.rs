@@ -5,7 +5,7 @@ use crate::teach::{
 };
 use fl_core::message::{Counts, Models, VoteSensitivity, Votes};
 use fl_core::prelude::*;
-use fl_core::{ClientId, Problem, TaskKind, metrics};
+use fl_core::{ClientId, Problem, TaskKind, metrics, named_clients};
 use serde::{Deserialize, Serialize};
 
 choices! {
@@ -110,19 +110,15 @@ struct State {
     counts: Option<Counts>,
 }
 
-/// The most clients that a mistake names.
-const NAMED: usize = 10;
-
 impl TwoTierVote {
     /// Returns the clients with an example for each teacher; all with an accountant.
     fn parties(&self, server: &mut Server<'_>) -> Result<Cohort> {
         let parties = server.with_examples(self.subsets);
-        let short = server.everyone().retain(|id| !parties.contains(&id));
-        let short: Vec<String> = short.iter().map(|id| format!("client {id}")).collect();
+        let short = server.everyone().retain(|id| !parties.contains(&id)).ids;
         let what = format!(
             "too few examples for `subsets: {}` ({TOO_FEW}): {}",
             self.subsets,
-            short.join(", ")
+            named_clients(&short)
         );
         match self.short_party {
             _ if short.is_empty() => {}
@@ -282,26 +278,19 @@ impl Protocol for TwoTierVote {
         let split = self.subsets > 1;
         let sizes = split.then(|| (facts.examples)()).flatten();
         let short = sizes.iter().filter_map(|sizes| {
-            let short = sizes.iter().enumerate();
-            let short = short.filter(|(_, n)| **n < self.subsets);
-            let names: Vec<String> = short.map(|(id, _)| format!("client {id}")).collect();
-            let short = names.len();
-            let others = short.saturating_sub(NAMED);
+            let short = (0..).zip(sizes).filter(|(_, n)| **n < self.subsets);
+            let short: Vec<ClientId> = short.map(|(id, _)| id).collect();
             let mut why = format!(
-                "is {}, and there are too few examples ({TOO_FEW}): {}",
+                "is {}, and there are too few examples ({TOO_FEW}): {}; use fewer subsets",
                 self.subsets,
-                names[..short - others].join(", ")
+                named_clients(&short)
             );
-            if others > 0 {
-                why += &format!(" and {others} more");
-            }
-            why += "; use fewer subsets";
-            if short < sizes.len() {
+            if short.len() < sizes.len() {
                 why += ", or `short-party: skip`";
             }
             let fails = match self.short_party {
-                ShortParty::Skip => short == sizes.len(),
-                ShortParty::Fail => short > 0,
+                ShortParty::Skip => short.len() == sizes.len(),
+                ShortParty::Fail => !short.is_empty(),
             };
             Conflict::at("subsets", why).when(fails)
         });
