@@ -9,7 +9,10 @@ use crate::sections::Clients;
 use crate::spanned_value::{Node, below, key};
 use fl_core::message::{Ids, Message};
 use fl_core::settings::{Reader, Step, Value, ValueType, show};
-use fl_core::{CheckedSettings, ExchangeSpec, PartDecl, Protocol, Role, SlotSpec};
+use fl_core::{
+    CheckedSettings, ExchangeSpec, Measurement, MeasurementOf, PartDecl, Protocol, Role, SlotSpec,
+    metrics,
+};
 use std::path::Path;
 
 /// A part that a spec names, with settings that have been checked.
@@ -326,6 +329,12 @@ impl<'a> Checker<'a> {
                 return None;
             }
         };
+        let measures = protocol.declare().measures.unwrap_or_default();
+        let own = |m: &&Measurement| matches!(m.of, MeasurementOf::Number | MeasurementOf::Each);
+        let taken = |m: &Measurement| metrics::ensure_free(&m.name).err();
+        if let Some(error) = measures.iter().filter(own).find_map(taken) {
+            self.note_use(path, error.to_string(), Some(decl));
+        }
         let asked = protocol.exchanges();
         if let (Some(data), Some(q)) = (data, asked.iter().find(|asked| is_about_public(asked)))
             && !data.has_public()

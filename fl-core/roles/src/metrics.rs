@@ -2,7 +2,7 @@
 //! leaves out unknown labels one by one, and its mean leaves out labels without positives or
 //! negatives.
 
-use crate::{Better, Examples, Loss, Result, TaskKind};
+use crate::{Better, Examples, Loss, Result, TRAINING_LOSS, TaskKind};
 use anyhow::ensure;
 use ndarray::{Array2, ArrayView1, ArrayView2};
 use std::collections::BTreeSet;
@@ -418,6 +418,37 @@ pub fn better(name: &str) -> Option<Better> {
     }
 }
 
+/// Checks that `name` is free for a number of a protocol: that the program itself records none of
+/// this name.
+///
+/// # Errors
+/// That it does, and which name to take.
+pub fn ensure_free(name: &str) -> Result<()> {
+    const TAKEN: [&str; 10] = [
+        "accuracy",
+        "auc",
+        "mauc",
+        "dice",
+        "psnr",
+        "rmse",
+        "mae",
+        "r2",
+        TRAINING_LOSS,
+        "seconds",
+    ];
+    let first = name.split('.').next().unwrap_or(name);
+    let taken = TAKEN.contains(&name)
+        || ["bytes", "epsilon"].contains(&first)
+        || (["clients", "own"].contains(&first) && first != name)
+        || name.ends_with(".std");
+    ensure!(
+        !taken,
+        "the program records `{name}` itself: call the measure another name, such as `my-{}`",
+        name.replace('.', "-")
+    );
+    Ok(())
+}
+
 /// Returns what a measurement measures: `dice` of `clients.dice`.
 fn last(name: &str) -> &str {
     name.rsplit('.').next().unwrap_or(name)
@@ -426,6 +457,23 @@ fn last(name: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_of_the_program_is_not_free() {
+        for name in [
+            "accuracy",
+            "bytes.up",
+            "epsilon",
+            "epsilon.server",
+            "own.r2",
+            "clip.std",
+        ] {
+            assert!(ensure_free(name).is_err(), "{name}");
+        }
+        for name in ["own-share", "clip", "generator.loss", "cluster.0.clients"] {
+            ensure_free(name).unwrap();
+        }
+    }
 
     #[test]
     fn a_name_says_which_values_are_better() {

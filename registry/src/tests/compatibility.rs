@@ -105,6 +105,18 @@ fn the_server_needs_a_model_too() {
 }
 
 #[test]
+fn a_number_with_a_name_of_the_program_is_refused() {
+    let of = |name: &str| picky("", &format!(", records: {name}"), &[MODEL]);
+    told(
+        &of("bytes.up"),
+        &[
+            "mine.yaml:3:18  protocol `picky`: the program records `bytes.up` itself: call the measure another name, such as `my-bytes-up`",
+        ],
+    );
+    assert!(read(&of("own-share")).is_ok());
+}
+
+#[test]
 fn conflicts_stand_at_the_setting_that_they_name() {
     let settings = ", filter-on-scores: true, pretrain: { epochs: 3 }";
     told(

@@ -395,6 +395,8 @@ settings! {
         filter_on_scores: bool = false;
         /// Learns from labelled public samples.
         pretrain: Option<Local> = None;
+        /// Records a number of this name.
+        records: Option<String> = None;
     }
 }
 impl Protocol for Picky {
@@ -408,8 +410,11 @@ impl Protocol for Picky {
         const SAID: Exchange<Nothing, Logits> = Exchange::new("scores");
         let student = STUDENT.spec().at_server().optional();
         let teacher = TEACHER.spec().optional().needs(Ability::Features);
-        Declaration::new()
-            .slot(MODEL.spec().shared_parameters().at_server())
+        let all = match &self.records {
+            Some(name) => Declaration::new().measures([Measurement::number(name)]),
+            None => Declaration::new(),
+        };
+        all.slot(MODEL.spec().shared_parameters().at_server())
             .slot(student.needs(Ability::Loss(Loss::Mae)))
             .slot(teacher.needs(Ability::InputGradient))
             .slot(

@@ -11,7 +11,7 @@ use crate::server::RunState;
 use crate::server::calls::Results;
 use crate::{
     Answer, ClientId, ClientMessage, ExchangeSpec, PrivacyEvent, Problem, RequiredInputs, Result,
-    Round, RunEvent,
+    Round, RunEvent, TRAINING_LOSS, metrics,
 };
 use anyhow::{bail, ensure};
 use sha2::{Digest as _, Sha256};
@@ -260,6 +260,9 @@ impl Collector {
             fed.warn(&format!("{who} {}: {note}", new.join(", ")));
         }
         for (name, each) in std::mem::take(&mut self.measures) {
+            if name != TRAINING_LOSS {
+                metrics::ensure_free(&name)?;
+            }
             fed.record_of(round, &name, each)?;
         }
         self.entry.dropped.sort();

@@ -400,6 +400,7 @@ impl Results for RunState<'_> {
     }
 
     fn record_each(&mut self, round: &Round, name: &str, each: Vec<f64>) -> Result<()> {
+        metrics::ensure_free(name)?;
         self.ensure_declared(MeasurementOf::Each, name)?;
         let clients = self.everyone();
         ensure!(
@@ -413,6 +414,7 @@ impl Results for RunState<'_> {
     }
 
     fn record(&mut self, round: &Round, name: &str, value: f64) -> Result<()> {
+        metrics::ensure_free(name)?;
         self.ensure_declared(MeasurementOf::Number, name)?;
         self.record_number(round, name, value)
     }
