@@ -24,6 +24,9 @@ pub(crate) struct CompatibilityCheck<'f> {
     /// By slot: the first model whose parameters are to be combined with others, and where it
     /// stands.
     alike: BTreeMap<&'f str, (String, Shapes)>,
+    /// By slot: the number of features of the first model whose features are to be combined with
+    /// others, and where it stands.
+    features: BTreeMap<&'f str, (String, usize)>,
     accountant: Option<(&'static str, Box<dyn Accountant>)>,
     /// How the selectors of clients draw, by slot.
     draws: BTreeMap<&'f str, SamplingScheme>,
@@ -44,6 +47,7 @@ impl<'f> CompatibilityCheck<'f> {
             protocol,
             trainings,
             alike: BTreeMap::new(),
+            features: BTreeMap::new(),
             accountant: None,
             draws: BTreeMap::new(),
             releases: Vec::new(),
@@ -122,6 +126,7 @@ impl<'f> CompatibilityCheck<'f> {
             .collect();
         wrong.extend(self.groups(slot, fill, &mut *model));
         wrong.extend(self.trainings.model(slot, fill, &mut *model));
+        wrong.extend(self.other_features(slot, fill, &mut *model, task));
         let shapes = model.parametric().filter(|_| slot.alike).map(|m| {
             let shape =
                 |(name, tensor): (String, ndarray::ArrayD<f32>)| (name, tensor.shape().to_vec());
@@ -141,6 +146,30 @@ impl<'f> CompatibilityCheck<'f> {
             })),
         }
         wrong
+    }
+
+    /// How the features of this model differ from those that they are combined with.
+    fn other_features(
+        &mut self,
+        slot: &SlotSpec,
+        fill: &'f Fill,
+        model: &mut dyn Trainer,
+        task: &Task,
+    ) -> Option<String> {
+        if !slot.alike_features {
+            return None;
+        }
+        let found = one_sample(task).and_then(|x| model.features(&x));
+        let found = found.ok().flatten()?;
+        let here = (show_path(&fill.path), found.ncols());
+        let (first, due) = self.features.entry(&fill.slot).or_insert(here);
+        (found.ncols() != *due).then(|| {
+            format!(
+                "it has {} features, and {first} has {due}: protocol `{}` combines them; give all clients networks with as many",
+                found.ncols(),
+                self.protocol.map_or("", |p| &p.name)
+            )
+        })
     }
 
     /// Groups of parameters that the protocol sends or leaves at the clients, and the model lacks.

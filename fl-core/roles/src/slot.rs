@@ -172,6 +172,7 @@ impl<K: SlotKind + ?Sized> Slot<K> {
             lasts: K::ROLE != Role::Trainer,
             needs: Vec::new(),
             alike: false,
+            alike_features: false,
             server: false,
             for_some: false,
             only_clips: false,
@@ -219,6 +220,9 @@ pub struct SlotSpec {
     /// Whether all its models have the same parameters, by name and shape.
     #[serde(default)]
     pub alike: bool,
+    /// Whether all its models have as many features.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub alike_features: bool,
     /// Whether the server has a part of it. Then a part for all clients is required.
     #[serde(default)]
     pub server: bool,
@@ -362,6 +366,11 @@ impl SlotSpec {
     pub fn shared_parameters(mut self) -> Self {
         self.alike = true;
         self.needs(Ability::Parameters)
+    }
+    /// Requires models with as many features for all clients, because features are combined.
+    pub fn alike_features(mut self) -> Self {
+        self.alike_features = true;
+        self
     }
     /// Gives the server a part of this slot, possibly in addition to the clients.
     pub fn at_server(mut self) -> Self {

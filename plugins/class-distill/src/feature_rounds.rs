@@ -63,7 +63,7 @@ impl FeatureRounds {
 
     /// Declares the rounds of models in the slot `model`.
     pub(crate) fn declare<'p>(&self, model: SlotSpec) -> Declaration<'p> {
-        let model = model.lasting().published_if(true);
+        let model = model.lasting().published_if(true).alike_features();
         let model = model.trained_by("local", &self.local, (self.fresh, self.rounds));
         let mut model = self.local.rated(model);
         // frozen parameters are put back after each step

@@ -153,6 +153,7 @@ fn both(one: SlotSpec, other: SlotSpec) -> SlotSpec {
         lasts: one.lasts || other.lasts,
         needs: [one.needs, other.needs].concat(),
         alike: one.alike || other.alike,
+        alike_features: one.alike_features || other.alike_features,
         server: one.server || other.server,
         for_some: one.for_some || other.for_some,
         only_clips: one.only_clips && other.only_clips,

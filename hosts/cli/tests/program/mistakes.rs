@@ -215,6 +215,14 @@ fn what_cannot_work_is_found_before_the_run() {
             ],
             "its price depends on the data, so no budget can be kept",
         ),
+        // the means of features are combined
+        (
+            "fedproto.yaml",
+            &[
+                "parts.model=[{clients: 0, use: dfdx, net: [{linear: 8}, relu, outputs]}, {use: dfdx, net: [{linear: 9}, relu, outputs]}]",
+            ],
+            "it has 9 features, and parts.model[0] has 8: protocol `fedproto` combines them; give all clients networks with as many",
+        ),
         (
             "fedavg.yaml",
             &["protocol.initial=nowhere"],
