@@ -36,7 +36,7 @@ pub(crate) fn pure(
         PrivacyEvent::Votes(votes) => match votes.noise {
             VoteNoise::Laplace { gamma } => {
                 let (changed, data_dependent) = changed(event, votes, unit)?;
-                let each = 2.0 * f64::from(changed) * ratio(event, gamma, 1.0)?;
+                let each = scaled(2.0 * f64::from(changed), ratio(event, gamma, 1.0)?);
                 Ok(Price {
                     cost: (votes.queries, each),
                     unit,
@@ -126,6 +126,21 @@ mod tests {
             assert!(found >= product, "{epsilon} {times}: {found}");
             let most = product * (1.0 + f64::from(times) * f64::EPSILON);
             assert!(found <= most, "{epsilon} {times}: {found}");
+        }
+    }
+
+    #[test]
+    fn the_price_of_one_release_is_not_below_the_exact_one() {
+        for (sensitivity, scale) in [(1.0, 3.0), (1.0, 49.0), (2.0, 0.3), (0.7, 1.9), (1.0, 2.0)] {
+            let event = PrivacyEvent::Laplace {
+                sensitivity,
+                scale,
+                unit: Unit::Party,
+            };
+            let epsilon = basic().guarantee(Some(&event)).unwrap().epsilon;
+            let exact = |epsilon: f64| libm::fma(epsilon, scale, -sensitivity);
+            assert!(exact(epsilon) >= 0.0, "{sensitivity} / {scale}: {epsilon}");
+            assert!(exact(epsilon.next_down()) < 0.0, "{sensitivity} / {scale}");
         }
     }
 

@@ -235,7 +235,7 @@ pub(crate) fn unpriced<T>(accountant: &str, prices: &str, event: &PrivacyEvent) 
     )))
 }
 
-/// Returns `sensitivity / scale`, or refuses invalid numbers.
+/// Returns `sensitivity / scale`, rounded up, or refuses invalid numbers.
 pub(crate) fn ratio(event: &PrivacyEvent, sensitivity: f64, scale: f64) -> Result<f64> {
     let sound = sensitivity >= 0.0 && sensitivity.is_finite() && scale > 0.0 && scale.is_finite();
     ensure!(
@@ -244,5 +244,7 @@ pub(crate) fn ratio(event: &PrivacyEvent, sensitivity: f64, scale: f64) -> Resul
             "{event} makes no sense: the sensitivity must be finite and at least 0, the noise finite and above 0"
         ))
     );
-    Ok(sensitivity / scale)
+    let ratio = sensitivity / scale;
+    let below = libm::fma(ratio, scale, -sensitivity) < 0.0;
+    Ok(if below { ratio.next_up() } else { ratio })
 }
