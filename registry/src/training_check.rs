@@ -76,6 +76,13 @@ impl<'f> TrainingCheck<'f> {
             self.note_once(fill, note);
         }
         let abilities = model.abilities();
+        if self.by_examples(slot) && !abilities.beside_gradient.is_empty() {
+            let note = format!(
+                "its training leaves out {}: the steps of DP-SGD follow the gradients of single examples, which do without",
+                abilities.beside_gradient.join(" and ")
+            );
+            self.note_once(fill, note);
+        }
         if abilities.schedules_pass && slot.needs.contains(&Ability::ByEpoch) {
             let note = "its learning-rate schedule begins again in each epoch, since the protocol gives it one epoch at a time: to let it fall once, say after how many `steps` it ends (`schedule: { cosine: { steps: .. } }`)";
             self.note_once(fill, note.into());

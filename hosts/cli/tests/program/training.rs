@@ -172,6 +172,11 @@ fn check_names_clients_that_cannot_train() {
     let notes = flat(&String::from_utf8_lossy(&said.stderr));
     let none = !notes.contains("batch normalisation");
     assert!(said.status.success() && none, "{notes}");
+    let beside = "model: { use: dfdx, net: [{ linear: 4 }, relu, { dropout: 0.5 }, outputs] }, aggregator: { use: mean }";
+    let said = fl(d, &["check", &spec(d, dp, &format!("{beside}, {privacy}"))]);
+    let notes = flat(&String::from_utf8_lossy(&said.stderr));
+    let due = "its training leaves out dropout: the steps of DP-SGD follow the gradients of single examples";
+    assert!(said.status.success() && notes.contains(due), "{notes}");
     let privacy = "privacy: { use: gaussian-update }";
     let noisy = spec(
         d,
