@@ -20,18 +20,25 @@ fn is_of_mean(part: &PartDecl, settings: &Value) -> Option<bool> {
     Some(made.ok()?.claims().of_mean)
 }
 
-/// The number of clients, of `n`, whose answers `faults` take out and the policies leave out.
-fn silent(faults: &Faults, n: usize) -> usize {
-    let [on_error, on_nan, on_shape, on_weight] = faults.policies().map(|(_, policy)| policy);
-    let policy = |what: &FaultKind| match what {
+/// The policy for answers with this fault, and the name of its setting; `None` if they can be used.
+pub(crate) fn policy<'f>(
+    faults: &'f Faults,
+    what: &FaultKind,
+) -> Option<(&'static str, &'f Fault)> {
+    let [on_error, on_nan, on_shape, on_weight] = faults.policies();
+    match what {
         FaultKind::Crash | FaultKind::Straggle | FaultKind::NeverAnswers => Some(on_error),
         FaultKind::Nan => Some(on_nan),
         FaultKind::Shape => Some(on_shape),
         FaultKind::Weight => Some(on_weight),
         // it is finite
         FaultKind::Huge => None,
-    };
-    let leaves_out = |what| policy(what).is_some_and(|policy| *policy != Fault::Fail);
+    }
+}
+
+/// The number of clients, of `n`, whose answers `faults` take out and the policies leave out.
+fn silent(faults: &Faults, n: usize) -> usize {
+    let leaves_out = |what| policy(faults, what).is_some_and(|(_, policy)| *policy != Fault::Fail);
     let among = |of: &Option<IdRanges>, id| of.as_ref().is_none_or(|of| of.has(id));
     let hit = |id: &u32| {
         let mut lines = faults.inject.iter();

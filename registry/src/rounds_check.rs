@@ -1,11 +1,12 @@
 //! Faults and rules that the clients and rounds of a run never meet.
 
+use crate::answers::policy;
 use crate::check::Checker;
 use crate::client_groups::no_client;
 use crate::spanned_value::key;
 use crate::stages::CheckedStage;
 use fl_core::settings::Step;
-use fl_core::{Fault, Faults, StopWhen};
+use fl_core::{Fault, FaultKind, Faults, InjectedFault, StopWhen};
 
 /// The number of the last round; `None` if a stage does not declare it.
 pub(crate) fn last_round(stages: &[CheckedStage]) -> Option<usize> {
@@ -33,6 +34,40 @@ impl Checker<'_> {
                     );
                     self.note(&at("rounds"), text);
                 }
+            }
+        }
+    }
+
+    /// Refuses faults that no client escapes, so that nobody answers, and tells of those that are
+    /// sure to end the run.
+    pub fn certain(&mut self, faults: &Faults, clients: Option<usize>) {
+        let lines = || faults.inject.iter().enumerate();
+        let sure = || lines().filter(|(_, fault)| fault.share >= 1.0);
+        let gone = |id: u32| {
+            let hits = |fault: &InjectedFault| {
+                let silent = [
+                    FaultKind::Crash,
+                    FaultKind::Straggle,
+                    FaultKind::NeverAnswers,
+                ];
+                silent.contains(&fault.what)
+                    && fault.rounds.is_none()
+                    && fault.clients.as_ref().is_none_or(|some| some.has(id))
+            };
+            sure().any(|(_, fault)| hits(fault))
+        };
+        if clients.is_some_and(|n| n > 0 && (0..n as u32).all(gone)) {
+            let text = "no client ever answers, so the run stops at its first exchange: give a \
+                        fault a `share` below 1, `clients` or `rounds`";
+            return self.note(&[key("faults"), key("inject")], text);
+        }
+        for (line, fault) in sure() {
+            if let Some((name, Fault::Fail)) = policy(faults, &fault.what) {
+                let text = format!(
+                    "the first client that it hits ends the run, since `faults.{name}` is `fail`: \
+                     set that to `drop` to see the run go on"
+                );
+                self.tell(&[key("faults"), key("inject"), Step::Item(line)], text);
             }
         }
     }

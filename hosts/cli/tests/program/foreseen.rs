@@ -97,7 +97,7 @@ fn too_few_answers_for_a_robust_rule_are_told_before_the_run_and_once_in_it() {
     let least = "faults={on-error: drop, min-answers: 4, inject: [{what: crash, share: 0.1}]}";
     assert_eq!(few(&[least]), "");
     let stops = "faults={inject: [{what: crash, clients: 0-2}]}";
-    assert_eq!(few(&[stops]), "");
+    assert!(!few(&[stops]).contains("withstands"));
 
     let (code, said) = tells(dir.path(), "run", "robust", &[trimmed]);
     assert_eq!(code, Some(0), "{said}");
@@ -566,6 +566,33 @@ fn faults_of_clients_and_rounds_that_the_run_lacks_are_refused() {
     for fault in ["clients: 0-5", "rounds: 3-9", "rounds: 0"] {
         let (code, said) = checked("fedavg", &[clients, "protocol.rounds=3", &inject(fault)]);
         assert_eq!((code, said.as_str()), (Some(0), ""), "{fault}");
+    }
+}
+
+#[test]
+fn faults_that_are_sure_to_end_the_run_are_found() {
+    let inject = |policy: &str, lines: &str| format!("faults={{{policy}inject: [{lines}]}}");
+    let set = |faults: &str| checked("fedavg", &["data.clients=6", faults]);
+    for lines in [
+        "{what: crash}",
+        "{what: crash, clients: 0-3}, {what: never-answers, clients: [4, 5]}",
+    ] {
+        let (code, said) = set(&inject("on-error: drop, ", lines));
+        assert_eq!(code, Some(2), "{said}");
+        assert!(
+            said.contains("faults.inject: no client ever answers"),
+            "{said}"
+        );
+    }
+    let (code, said) = set(&inject("", "{what: nan, clients: 2}"));
+    let due = "faults.inject[0]: the first client that it hits ends the run, since `faults.on-nan` is `fail`";
+    assert!(code == Some(0) && said.contains(due), "{said}");
+    for faults in [
+        inject("on-error: drop, ", "{what: crash, share: 0.9}"),
+        inject("on-error: drop, ", "{what: crash, clients: 0-4}"),
+        inject("", "{what: crash, share: 0.9}"),
+    ] {
+        assert_eq!(set(&faults), (Some(0), String::new()), "{faults}");
     }
 }
 
