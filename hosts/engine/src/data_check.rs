@@ -106,6 +106,7 @@ fn check_with_data(
         || (made && (spec.data.split().draws_again() || spec.data.public.is_some()))
         || protocol.declare().loads.is_some()
         || spec.data.kept_model().is_some()
+        || spec.budget.is_some()
         || protocol.exchanges().iter().any(steps);
     if spec.data.is_read() || (needed && spec.data.missing(dir).is_none()) {
         let data = prepare::data_with_notes(spec, dir, warn)?;
@@ -113,6 +114,7 @@ fn check_with_data(
         if spec.parts.has("accountant") {
             let plan = Plan::new(spec, &data)?;
             found.of_sizes.extend(plan.large_delta());
+            found.notes.extend(plan.above_budget);
         }
         return Ok(found);
     }

@@ -1,9 +1,9 @@
 //! [`Plan`]: what a run will exchange and release, as far as it is known before.
 
 use crate::planned_exchange::{PlannedCohort, PlannedExchange};
-use crate::planned_releases::{PlannedReleases, planned};
+use crate::planned_releases::{PlannedReleases, least_epsilon, planned};
 use fl_core::message::ExchangeShape;
-use fl_core::privacy::{Guarantee, Observer, Unit, UnpricedDisclosures, short};
+use fl_core::privacy::{Guarantee, Observer, Unit, UnpricedDisclosures, UpperBound, short};
 use fl_core::{
     Accountant, BoxedSelector, BuildContext, COUNTS, Candidate, ClientId, Parts, Role, Roster,
     SamplingScheme, Trainer, parameters_in,
@@ -27,6 +27,8 @@ pub struct Plan {
     /// The largest guarantee against each observer that sees nothing without a price; `None` where
     /// only the run can tell.
     pub reached: Vec<(Observer, Option<Guarantee>)>,
+    /// That the budget does not cover the first release, if that is sure.
+    pub above_budget: Option<String>,
     /// The releases, at most.
     pub(crate) releases: PlannedReleases,
     /// The libraries that a guarantee rests on.
@@ -141,6 +143,17 @@ impl Plan {
         } else {
             exposed = UnpricedDisclosures::default();
         }
+        let budget = spec.budget.as_ref().filter(|_| accounts);
+        let above_budget = budget.and_then(|budget| {
+            let least = least_epsilon(parts, &exchanges, everyone, &make, budget.against)?;
+            (!budget.allows(least)).then(|| {
+                format!(
+                    "the first release brings epsilon to {} or more, and the budget is {}: the run stops before it releases anything; raise the budget, or add noise",
+                    UpperBound(least),
+                    budget.epsilon
+                )
+            })
+        });
         if let Some(twice) = &data.twice {
             let of_example =
                 |g: &Option<Guarantee>| g.as_ref().is_none_or(|g| g.unit == Unit::Example);
@@ -155,6 +168,7 @@ impl Plan {
             exchanges,
             exposed,
             reached,
+            above_budget,
             releases,
             claimed_by,
             pools: protocol.pools_data(),

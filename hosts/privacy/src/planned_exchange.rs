@@ -14,6 +14,7 @@ pub enum PlannedCohort {
 }
 
 /// One exchange of the plan.
+#[derive(Clone)]
 pub struct PlannedExchange {
     /// Its declaration.
     pub asked: ExchangeSpec,

@@ -83,6 +83,46 @@ pub(crate) fn planned(
     }
 }
 
+/// Returns the epsilon of the cheapest release that a run with these exchanges can begin with: of
+/// one sample, once. `None` where only the run can tell.
+pub(crate) fn least_epsilon(
+    parts: &Parts,
+    rows: &[PlannedExchange],
+    everyone: usize,
+    context: &BuildContext,
+    observer: Observer,
+) -> Option<f64> {
+    let once = |row: &PlannedExchange| {
+        let mut row = row.clone();
+        (row.rows, row.asked.times) = (row.rows.min(1), row.asked.times.min(1));
+        row
+    };
+    let rows: Vec<PlannedExchange> = rows.iter().map(once).collect();
+    let faults: Faults = fl_core::settings::defaults();
+    let all = planned(parts, &rows, everyone, &faults, context).seen_by(observer)?;
+    let server = all.server.into_iter().map(|event| Releases {
+        server: vec![event],
+        ..Releases::default()
+    });
+    let clients = all.clients.into_iter().flat_map(|group| {
+        let ClientReleases { clients, events } = group;
+        events.into_iter().map(move |event| Releases {
+            clients: vec![ClientReleases {
+                clients: clients.clone(),
+                events: vec![event],
+            }],
+            ..Releases::default()
+        })
+    });
+    let epsilon = |release: Releases| {
+        let accountant = parts.build(Role::Accountant, "accountant", None, context);
+        let priced = crate::price(accountant.ok()?, &release, observer);
+        Some(priced.ok()?.epsilon)
+    };
+    let all: Option<Vec<f64>> = server.chain(clients).map(epsilon).collect();
+    all?.into_iter().min_by(f64::total_cmp)
+}
+
 /// Returns what every mechanism of these exchanges protects, as the accountant says.
 fn protects(
     parts: &Parts,

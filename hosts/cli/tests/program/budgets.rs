@@ -1,6 +1,6 @@
 //! What a budget does to a run.
 
-use crate::common::{fails, json, root};
+use crate::common::{fails, fl, flat, json, root};
 use serde_json::Value;
 use std::fs;
 
@@ -158,4 +158,20 @@ fn what_was_sent_in_a_round_that_is_not_paid_for_is_charged() {
     // the dearest client that answered costs less than the dearest of all
     assert!(of(&ended) < of(&three), "{ended}");
     assert_eq!(two["metrics"], ended["metrics"]);
+}
+
+#[test]
+fn a_budget_below_the_first_release_is_told_by_a_check() {
+    let told = |spec: &str, epsilon: f64| {
+        let spec = format!("specs/quick/{spec}.yaml");
+        let set = format!("budget={{epsilon: {epsilon}}}");
+        let said = fl(&root(), &["check", &spec, "--set", &set]);
+        let notes = flat(&String::from_utf8_lossy(&said.stderr));
+        assert!(said.status.success(), "{notes}");
+        notes.contains("the run stops before it releases anything")
+    };
+    for spec in ["dp-fedavg", "dp-sgd"] {
+        assert!(told(spec, 1e-3), "{spec}");
+        assert!(!told(spec, 100.0), "{spec}");
+    }
 }
