@@ -2,13 +2,14 @@
 
 use crate::check::{CheckedProtocol, Fill};
 use crate::training_check::TrainingCheck;
-use fl_core::message::{Counts, Ids, SampleShape, VoteSensitivity};
+use fl_core::message::{Counts, Ids, Message as _, SampleShape, VoteSensitivity};
 use fl_core::privacy::Unit;
 use fl_core::settings::show_path;
 use fl_core::{
-    Ability, Accountant, AnyMechanism, AnySelector, BoxedPart, COUNTS, Cohort, FitOptions, Length,
-    Loss, PassStep, Pool, PrivacyEvent, Problem, Role, Roster, Samples, SamplingScheme, SlotSpec,
-    Stream, Target, Task, TaskKind, Trainer, parameters_in,
+    Ability, Accountant, AnyMechanism, AnySelector, BoxedPart, COUNTS, ClientId, Cohort,
+    FitOptions, Length, Loss, PassStep, Pool, PrivacyEvent, Problem, Role, Roster, Samples,
+    SamplingScheme, SlotSpec, Stream, Target, Task, TaskKind, Trainer, named_clients,
+    parameters_in,
 };
 use ndarray::Array2;
 use std::any::Any;
@@ -32,6 +33,8 @@ pub(crate) struct CompatibilityCheck<'f> {
     draws: BTreeMap<&'f str, SamplingScheme>,
     /// What releases something.
     releases: Vec<Releasing<'f>>,
+    /// Whether a client that cannot answer is left out.
+    drops: bool,
 }
 
 /// A mechanism that releases something.
@@ -42,8 +45,14 @@ struct Releasing<'f> {
 }
 
 impl<'f> CompatibilityCheck<'f> {
-    pub fn new(protocol: Option<&'f CheckedProtocol>, trainings: TrainingCheck<'f>) -> Self {
+    /// `drops`: a client that cannot answer is left out.
+    pub fn new(
+        protocol: Option<&'f CheckedProtocol>,
+        trainings: TrainingCheck<'f>,
+        drops: bool,
+    ) -> Self {
         Self {
+            drops,
             protocol,
             trainings,
             alike: BTreeMap::new(),
@@ -95,14 +104,46 @@ impl<'f> CompatibilityCheck<'f> {
                 }
             }
             Role::Privacy if !slot.only_clips && self.is_asked(slot) => {
+                let Some(part): Option<Box<dyn AnyMechanism>> = BoxedPart::cast(part) else {
+                    return Vec::new();
+                };
+                let few = self.too_few(fill, &*part);
                 let task = task.clone();
-                let part = BoxedPart::cast(part);
-                let releasing = part.map(|part| Releasing { fill, part, task });
-                self.releases.extend(releasing);
-                Vec::new()
+                self.releases.push(Releasing { fill, part, task });
+                few.into_iter().collect()
             }
             _ => Vec::new(),
         }
+    }
+
+    /// Names clients with too few examples for this sample of their own; notes them, if they can be
+    /// left out.
+    fn too_few(&mut self, fill: &'f Fill, part: &dyn AnyMechanism) -> Option<String> {
+        if part.on().kind != Ids::KIND {
+            return None;
+        }
+        let sizes = self.trainings.told_sizes(fill)?;
+        let mut known: BTreeMap<usize, Option<String>> = BTreeMap::new();
+        let mut why = |n: usize| {
+            let draw = || {
+                let own = Ids((0..n as u32).collect());
+                let refused = part.price(&own, &Cohort::all(1)).err()?;
+                Some(format!("{refused:#}"))
+            };
+            known.entry(n).or_insert_with(draw).clone()
+        };
+        let few = sizes.iter().filter(|(_, n)| *n > 0);
+        let few = few.filter_map(|(id, n)| Some((*id, *n, why(*n)?)));
+        let few: Vec<(ClientId, usize, String)> = few.collect();
+        let (_, _, least) = few.iter().min_by_key(|(_, n, _)| *n)?;
+        let ids: Vec<ClientId> = few.iter().map(|(id, ..)| *id).collect();
+        let text = format!("it cannot draw at {}: {least}", named_clients(&ids));
+        let own = sizes.iter().filter(|(_, n)| *n > 0).count();
+        if self.drops && few.len() < own {
+            self.trainings.note_once(fill, text);
+            return None;
+        }
+        Some(text)
     }
 
     /// Does the protocol, set as it is, release anything through this slot?

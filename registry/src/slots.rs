@@ -258,16 +258,16 @@ impl Checker<'_> {
     }
 
     /// Makes every part once for each slot, to see whether it fits the task and can do what the
-    /// protocol needs.
+    /// protocol needs. `drops`: a client that cannot answer is left out.
     pub fn build(
         &mut self,
         filled: &[Fill],
         protocol: Option<&CheckedProtocol>,
-        (task, seed): (&Task, u64),
+        (task, seed, drops): (&Task, u64, bool),
         sizes: &dyn Fn() -> Option<DataSizes>,
     ) {
         let trainings = TrainingCheck::new(protocol, sizes, filled);
-        let mut fit = CompatibilityCheck::new(protocol, trainings);
+        let mut fit = CompatibilityCheck::new(protocol, trainings, drops);
         let mut made = HashSet::new();
         for fill in filled {
             let slot = protocol.and_then(|p| p.slots.iter().find(|s| s.name == fill.slot));

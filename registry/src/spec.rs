@@ -15,8 +15,8 @@ use crate::stages::{self, Method, SpecStage};
 use fl_core::privacy::Noise;
 use fl_core::settings::{Setting, Value};
 use fl_core::{
-    Budget, BuildContext, Checkpoints, ClientId, Faults, Measured, Parts, Protocol, Result, Role,
-    StopWhen, Stream, Task, Trainer,
+    Budget, BuildContext, Checkpoints, ClientId, Fault, Faults, Measured, Parts, Protocol, Result,
+    Role, StopWhen, Stream, Task, Trainer,
 };
 use serde_yaml::Mapping;
 use std::cell::OnceCell;
@@ -294,12 +294,14 @@ impl Checker<'_> {
             }
         }
         if let (Some(top), Some(task)) = (top, data.and_then(D::task)) {
+            let drops = top.faults.on_error != Fault::Fail;
+            let make = (&task, top.seed, drops);
             for stage in stages {
                 let seen = stage.sees(filled);
-                self.build(&seen, Some(&stage.of), (&task, top.seed), &sizes);
+                self.build(&seen, Some(&stage.of), make, &sizes);
             }
             if stages.is_empty() {
-                self.build(filled, None, (&task, top.seed), &sizes);
+                self.build(filled, None, make, &sizes);
             }
             if let Some(protocol) = method.map(Method::whole) {
                 let parts = Parts::new(in_order(filled.to_vec()));

@@ -239,7 +239,15 @@ impl<'f> TrainingCheck<'f> {
         of_slot.any(|asked| asked.flow.steps.is_some())
     }
 
-    /// The clients that train the model of `fill`, each with its number of examples.
+    /// As [`TrainingCheck::sizes_of`], unless an accountant keeps them secret.
+    pub fn told_sizes(&self, fill: &Fill) -> Option<Vec<(ClientId, usize)>> {
+        if self.accounts {
+            return None;
+        }
+        self.sizes_of(fill)
+    }
+
+    /// The clients with the part of `fill`, each with its number of examples.
     fn sizes_of(&self, fill: &Fill) -> Option<Vec<(ClientId, usize)>> {
         let sizes = (self.sizes)()?.clients;
         let protocol = self.protocol.and_then(|p| p.protocol.as_ref());

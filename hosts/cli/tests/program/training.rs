@@ -199,6 +199,33 @@ parts: { model: { use: dfdx, net: [{ conv: { out: 2, kernel: 3 } }, batch-norm, 
 }
 
 #[test]
+fn clients_with_too_few_examples_for_a_sample_are_named_by_a_check() {
+    let d = tempfile::tempdir().unwrap();
+    let d = d.path();
+    let checked = |k: usize, set: &str| {
+        let sampling = format!("sampling: {{ use: sample-examples, k: {k} }}");
+        let parts = format!(
+            "model: {{ use: dfdx, net: logistic }}, ensemble: {{ use: mean-of-classes }}, {sampling}"
+        );
+        let protocol = "use: class-distill, rounds: 1, local: { steps: 1, batch: 4 }";
+        let said = fl(d, &["check", &spec(d, protocol, &parts), "--set", set]);
+        let text = flat(&String::from_utf8_lossy(&said.stderr));
+        (said.status.code(), text)
+    };
+    let [fail, drop] = ["fail", "drop"].map(|policy| format!("faults.on-error={policy}"));
+    let (code, said) = checked(5, &fail);
+    let due = "it cannot draw at client 2: `sample-examples` draws 5 without replacement, and there are only 1 examples";
+    assert!(code == Some(2) && said.contains(due), "{said}");
+    let (code, said) = checked(5, &drop);
+    assert!(code == Some(0) && said.contains(due), "{said}");
+    let (code, said) = checked(30, &drop);
+    let due = "it cannot draw at clients 0, 1 and 2";
+    assert!(code == Some(2) && said.contains(due), "{said}");
+    let (code, said) = checked(1, &fail);
+    assert!(code == Some(0) && !said.contains("cannot draw"), "{said}");
+}
+
+#[test]
 fn a_schedule_that_never_falls_is_refused() {
     let d = tempfile::tempdir().unwrap();
     let d = d.path();
