@@ -73,6 +73,8 @@ pub(crate) struct Checker<'a> {
     /// The text, overrides applied.
     pub root: Node,
     pub mistakes: Vec<Mistake>,
+    /// Whether an entry of `plugins` is wrong.
+    pub wrong_plugins: bool,
     /// What a user should know although it is no mistake.
     pub notes: Vec<String>,
     /// As [`Checker::notes`]; the run tells the user too.
@@ -104,6 +106,7 @@ impl<'a> Checker<'a> {
             catalogue,
             root,
             mistakes,
+            wrong_plugins: false,
             notes: Vec::new(),
             foreseen: Vec::new(),
         })
@@ -273,7 +276,10 @@ impl<'a> Checker<'a> {
         let decl = match found {
             Ok(decl) => decl,
             Err(text) => {
-                self.note_use(path, text, None);
+                // a plugin whose entry is wrong may have it
+                if !self.wrong_plugins {
+                    self.note_use(path, text, None);
+                }
                 return None;
             }
         };

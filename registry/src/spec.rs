@@ -162,6 +162,9 @@ impl Document {
         }
 
         let top = check.settings(&[], None, |r| Top::read(&value, r));
+        let plugins = Some(key("plugins"));
+        let mut mistakes = check.mistakes.iter();
+        check.wrong_plugins = mistakes.any(|mistake| mistake.path.first() == plugins.as_ref());
         let data = value
             .get("data")
             .and_then(|data| check.settings(&[key("data")], None, |r| D::read(data, r)))

@@ -285,3 +285,17 @@ fn programs_get_the_same() {
     let text = edited(&[("{ use: mean }", "{ use: mean, trim: 1 }")]);
     insta::assert_snapshot!(super::read(&text).err().unwrap().json().to_string(), @r#"[{"column":34,"file":"mine.yaml","line":6,"part":"aggregator `mean`","path":"parts.aggregator.trim","set":null,"text":"must be in 0.0..0.5, got 1.0"}]"#);
 }
+
+#[test]
+fn a_mistake_in_an_entry_of_plugins_hides_the_parts_that_it_may_have() {
+    let said = wrong(
+        "name: mine
+data: {}
+protocol: { use: elsewhere }
+parts: { model: { use: net } }
+plugins: [{ path: libmine.so, sha: 12 }]
+",
+    );
+    assert!(said.contains("plugins[0]"), "{said}");
+    assert!(!said.contains("is called"), "{said}");
+}
