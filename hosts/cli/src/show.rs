@@ -2,11 +2,18 @@
 
 use crate::{DataDir, Done, Failure, SpecDataArgs, either, get, inspect_topics, print, say, width};
 use fl_cases::role;
-use fl_data::Overview;
+#[cfg(feature = "plugins")]
+use fl_core::PartDecl;
+#[cfg(feature = "plugins")]
+use fl_core::settings::{Reader, Setting as _};
+use fl_data::{DataSpec, Overview};
 use fl_data_kit::FileEntry;
 use fl_engine::NotRun;
-use fl_registry::{Catalogue, Choice, Mistakes, columns, fill};
+#[cfg(feature = "plugins")]
+use fl_plugin_trainer_dfdx::Device;
+use fl_registry::{Catalogue, Choice, Mistakes, Spec, columns, fill};
 use serde_json::json;
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 pub fn check(specs: &[PathBuf], set: &[String], json: bool, catalogue: &Catalogue) -> Done {
@@ -17,7 +24,8 @@ pub fn check(specs: &[PathBuf], set: &[String], json: bool, catalogue: &Catalogu
         let document = fl_engine::parse(path)?.set(set);
         let checked = fl_engine::check(&document, catalogue)?;
         let checked = checked.and_then(|spec| {
-            let of_data = fl_engine::noted_data(&document, &spec, &dir)?;
+            let mut of_data = fl_engine::noted_data(&document, &spec, &dir)?;
+            of_data.extend(missing_cards(&spec));
             Ok((spec.foreseen, of_data))
         });
         match checked {
@@ -45,6 +53,32 @@ pub fn check(specs: &[PathBuf], set: &[String], json: bool, catalogue: &Catalogu
     } else {
         Err(NotRun::Mistakes(Mistakes(wrong)).into())
     }
+}
+
+/// Says which cards of a spec this machine lacks.
+#[cfg(feature = "plugins")]
+fn missing_cards(spec: &Spec<DataSpec>) -> BTreeSet<String> {
+    let linked = fl_core::linked_parts();
+    let own = |decl: &PartDecl| {
+        decl.name == "dfdx" && linked.iter().any(|part| std::ptr::eq(*part, decl))
+    };
+    let of_card = spec.parts.iter().filter(|part| own(part.decl));
+    let missing = of_card.filter_map(|part| {
+        let device = part.settings.value.get("device")?;
+        let device = Device::read(device, &mut Reader::default())?;
+        let why = device.ensure_there().err()?;
+        Some(format!(
+            "parts.{}: {why:#}; so far this machine cannot do the run",
+            part.slot
+        ))
+    });
+    missing.collect()
+}
+
+/// No part that is linked uses a card.
+#[cfg(not(feature = "plugins"))]
+fn missing_cards(_: &Spec<DataSpec>) -> BTreeSet<String> {
+    BTreeSet::new()
 }
 
 pub fn list(name: Option<&str>, json: bool, catalogue: &Catalogue) -> Done {

@@ -204,7 +204,12 @@ fn a_card_without_a_driver_is_said() {
     let (dir, missing) = (dir.path(), Path::new("/no/such/driver.so"));
     let card = on_card(dir, "fednova");
     // a check makes every model, and needs no card
-    assert!(fl(dir, missing, "0", &["check", &card]).status.success());
+    let checked = fl(dir, missing, "0", &["check", &card]);
+    let said = String::from_utf8_lossy(&checked.stderr);
+    let due = "parts.model: device: cuda needs NVIDIA's driver: ";
+    assert!(checked.status.success() && said.contains(due), "{said}");
+    let there = fl(dir, &driver(), "0", &["check", &card]);
+    assert!(there.stderr.is_empty(), "{there:?}");
     let said = failure(&fl(dir, missing, "0", &["run", &card, "--out", "run"]));
     // the system says which file it is, once
     let (_, said) = said

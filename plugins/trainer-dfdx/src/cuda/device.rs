@@ -1,5 +1,7 @@
 //! [`Device`]: where a network runs, as a spec names it.
 
+use super::Card;
+use fl_core::Result;
 use fl_core::settings;
 use fl_core::settings::{Reader, Setting, Value, ValueType, above};
 
@@ -16,6 +18,19 @@ pub enum Device {
         /// The most bytes that all models on it hold together.
         memory: Option<u64>,
     },
+}
+
+impl Device {
+    /// Checks that this machine has it and its driver.
+    ///
+    /// # Errors
+    /// What is missing.
+    pub fn ensure_there(&self) -> Result<()> {
+        match self {
+            Self::Cpu => Ok(()),
+            Self::Cuda { index, .. } => Card::ensure_there(*index),
+        }
+    }
 }
 
 settings! {

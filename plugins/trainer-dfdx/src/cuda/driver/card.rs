@@ -76,17 +76,27 @@ impl Card {
         Ok(card)
     }
 
+    /// Checks that this machine has a card `index`.
+    ///
+    /// # Errors
+    /// If it has not, or no driver.
+    pub fn ensure_there(index: usize) -> Result<()> {
+        let count = Self::count()?;
+        ensure!(
+            index < count,
+            "device: cuda:{index}: this machine has {count} cards, from cuda:0 on"
+        );
+        Ok(())
+    }
+
     /// Opens card `index` with kernels of these modules.
     ///
     /// # Errors
     /// As [`Card::open`], or if the driver refuses a module.
     pub(in crate::cuda) fn with_kernels(index: usize, modules: &[String]) -> Result<Self> {
         let all = functions()?;
-        let (count, mut device, mut context) = (Self::count()?, 0, null_mut());
-        ensure!(
-            index < count,
-            "device: cuda:{index}: this machine has {count} cards, from cuda:0 on"
-        );
+        Self::ensure_there(index)?;
+        let (mut device, mut context) = (0, null_mut());
         // SAFETY: each pointer is good for a write, and the name for 256 bytes
         unsafe {
             all.check((all.device)(&mut device, index as c_int), "no card")?;
