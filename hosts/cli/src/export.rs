@@ -49,7 +49,9 @@ pub fn export(args: &ExportArgs, catalogue: &Catalogue, line: &[String]) -> Done
     }
     let mut written = Vec::new();
     if let Some(file) = &args.csv {
-        if !fl_report::may_become_csv(file) {
+        let head = fl_report::csv_head();
+        let first = fl_files::beginning(file, head.len());
+        if !first.is_empty() && first != head.as_bytes() {
             let other =
                 "it has other columns than an export, which would replace it: name another file";
             return Err(Failure::usage(format!("--csv {}: {other}", file.display())));

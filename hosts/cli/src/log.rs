@@ -4,7 +4,7 @@ use anyhow::Context;
 use indicatif::{ProgressBar, ProgressDrawTarget};
 use std::fmt::Display;
 use std::fs::{File, OpenOptions};
-use std::io::{Read, Write};
+use std::io::Write;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -60,10 +60,8 @@ pub fn begin(quiet: bool, log: Option<&Path>) -> anyhow::Result<()> {
 
 /// Is there no file, an empty one, or one that begins as [`note`] begins a line?
 fn begins_a_log(path: &Path) -> bool {
-    let mut first = [0; "2026-01-01T00:00:00Z".len()];
-    let file = path.is_file().then(|| File::open(path).ok()).flatten();
-    let read = file.and_then(|mut file| file.read(&mut first).ok());
-    let first = String::from_utf8_lossy(&first[..read.unwrap_or_default()]);
+    let first = fl_files::beginning(path, "2026-01-01T00:00:00Z".len());
+    let first = String::from_utf8_lossy(&first);
     first.is_empty() || first.starts_with(NO_TIME) || humantime::parse_rfc3339(&first).is_ok()
 }
 

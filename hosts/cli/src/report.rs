@@ -3,12 +3,11 @@
 use crate::{Done, Failure, either, print, say};
 use anyhow::Context;
 use clap::Args;
-use fl_core::regular_file::open_regular;
 use fl_engine::RUN_PAGE;
 use fl_privacy::AccountantId;
 use fl_registry::Catalogue;
 use fl_report::{Run, Section};
-use std::io::{ErrorKind, Read};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 #[derive(Args)]
@@ -71,15 +70,8 @@ pub fn report(args: &ReportArgs, catalogue: &Catalogue) -> Done {
     };
     // a spec or a journal that is named by mistake stays
     const PAGE: &[u8] = b"<!DOCTYPE html>";
-    let mut start = Vec::new();
-    if let Ok(there) = open_regular(&out)
-        && there
-            .take(PAGE.len() as u64)
-            .read_to_end(&mut start)
-            .is_ok()
-        && !start.is_empty()
-        && start != PAGE
-    {
+    let start = fl_files::beginning(&out, PAGE.len());
+    if !start.is_empty() && start != PAGE {
         return Err(Failure::usage(format!(
             "{}: this file exists and is no page; name another with --out",
             out.display()

@@ -4,6 +4,7 @@
 
 mod append_log;
 mod atomic_file;
+mod beginning;
 mod chained_line;
 mod file_hash;
 
@@ -14,5 +15,6 @@ pub use atomic_file::{
     LOCK, Lock, UNFINISHED, create_secret, open_own, open_unlinked, present, private, read_own,
     refuse_links, remove, sync, tidy, unfinished, write, write_secret, write_unlinked, write_with,
 };
+pub use beginning::beginning;
 pub use chained_line::{ChainHash, chained_line, read_chained};
 pub use file_hash::FileHash;

@@ -6,9 +6,7 @@ use crate::text::is_bound;
 use crc::Crc;
 use fl_core::Result;
 use std::borrow::Cow;
-use std::fs::File;
-use std::io::{Read, Write};
-use std::path::Path;
+use std::io::Write;
 
 /// Returns a cell of a CSV. A text that a spreadsheet would read as a formula, and that is no
 /// number, gets a `'` in front.
@@ -21,16 +19,8 @@ pub fn cell(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// The first line of [`csv()`].
-const HEAD: &str = "run,step,round,measure,client,value,std,guarantee";
-
-/// Returns whether there is no file of this name, an empty one, or one that [`csv()`] wrote.
-pub fn may_become_csv(file: &Path) -> bool {
-    let mut first = [0; HEAD.len()];
-    let file = file.is_file().then(|| File::open(file).ok()).flatten();
-    let read = file.and_then(|mut file| file.read(&mut first).ok());
-    matches!(read, None | Some(0)) || first == HEAD.as_bytes()
-}
+/// The first line of each file that [`csv()`] writes.
+pub const CSV_HEAD: &str = "run,step,round,measure,client,value,std,guarantee";
 
 /// Writes every measurement of these runs, and their costs after each step (`bytes.up`,
 /// `bytes.down`, `epsilon.readers` and the like). One line per number; `client` is empty for the
@@ -41,7 +31,7 @@ pub fn may_become_csv(file: &Path) -> bool {
 /// If it cannot be written.
 pub fn csv(runs: &[Run], out: &mut dyn Write) -> Result<()> {
     let mut out = csv::Writer::from_writer(out);
-    out.write_record(HEAD.split(','))?;
+    out.write_record(CSV_HEAD.split(','))?;
     let number = |value: Option<f64>| value.map_or(String::new(), |v| v.to_string());
     for run in runs {
         let label = cell(&run.label);
