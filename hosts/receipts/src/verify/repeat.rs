@@ -12,8 +12,8 @@ use fl_core::message::{Erased, digest, hex};
 use fl_core::settings::Value;
 use fl_core::{
     AggregationContext, AnyAggregator, AnyMechanism, BEFORE_AGGREGATOR, BoxedPart, BuildContext,
-    ClientMessage, Parts, ReleaseContext, Role, ServerStep, SharedExecutor, SlotAssignment, Stages,
-    Stream, Task,
+    ClientMessage, ExchangeSpec, Parts, ReleaseContext, Role, ServerStep, SharedExecutor,
+    SlotAssignment, Stages, Stream, Task,
 };
 use fl_registry::{Catalogue, Document};
 use std::collections::BTreeMap;
@@ -55,6 +55,7 @@ pub(super) fn repeat(
         parts: BTreeMap::new(),
         before: BTreeMap::new(),
         result: None,
+        exchanges: BTreeMap::new(),
     };
     for line in steps {
         let Some(kept) = &line.step.kept else {
@@ -114,6 +115,8 @@ struct KeptRun<'a> {
     before: BTreeMap<String, KeptPart>,
     /// The last step's result, if it was an aggregation of an exchange: step, label and digest.
     result: Option<(String, String, [u8; 32])>,
+    /// By the number of a stage: the exchanges of its protocol, or that it is not here.
+    exchanges: BTreeMap<usize, Option<Vec<ExchangeSpec>>>,
 }
 
 impl KeptRun<'_> {
@@ -307,27 +310,36 @@ impl KeptRun<'_> {
 
     /// Whether the run itself releases the aggregation of this exchange through this slot, so that
     /// the protocol changes nothing in between.
-    fn releases_result(&self, label: &str, slot: &str, task: &Task) -> anyhow::Result<bool> {
-        let stages = self.resolved.get("stages");
+    fn releases_result(&mut self, label: &str, slot: &str, task: &Task) -> anyhow::Result<bool> {
         let later = Stages::owner(label).filter(|(stage, _)| *stage > 1);
         let (stage, label) = later.unwrap_or((1, label));
+        if !self.exchanges.contains_key(&stage) {
+            let declared = self.exchanges_of(stage, task)?;
+            self.exchanges.insert(stage, declared);
+        }
+        let mut declared = self.exchanges.get(&stage).into_iter().flatten().flatten();
+        let flow = declared.find(|spec| spec.label == label);
+        let flow = flow.map(|spec| &spec.flow);
+        Ok(flow.is_some_and(|flow| flow.at_server.contains(&slot) && flow.released_with.is_none()))
+    }
+
+    /// The exchanges of the protocol of a stage; `None` if it is not here.
+    fn exchanges_of(&self, stage: usize, task: &Task) -> anyhow::Result<Option<Vec<ExchangeSpec>>> {
+        let stages = self.resolved.get("stages");
         let stage = stages.and_then(|all| all.get(stage - 1));
         let protocol = stage.unwrap_or(self.resolved).get("protocol");
         let protocol = protocol.context("spec.yaml has no protocol")?;
         let (name, settings) = used(protocol).context("protocol of spec.yaml")?;
         // one of a session of Python is not here
         let Ok(decl) = self.catalogue.find(Role::Protocol, &name) else {
-            return Ok(false);
+            return Ok(None);
         };
         let made = BuildContext {
             task: task.clone(),
             stream: self.streams.root(),
         };
         let protocol = fl_core::protocol(decl, &decl.read(&settings)?, &made)?;
-        let exchanges = protocol.declare().into_exchanges();
-        let declared = exchanges.iter().find(|spec| spec.label == label);
-        let flow = declared.map(|spec| &spec.flow);
-        Ok(flow.is_some_and(|flow| flow.at_server.contains(&slot) && flow.released_with.is_none()))
+        Ok(Some(protocol.exchanges()))
     }
 }
 
