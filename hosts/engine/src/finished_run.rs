@@ -44,9 +44,9 @@ impl FinishedRun {
         let yaml = read_text(&dir.join("spec.yaml"))?;
         prepare::manifest(&spec, &yaml, files, line)?.is_of(dir)?;
         let targets = Target::all(dir, &spec)?;
-        let data = prepare::data(&spec, data_dir)?;
+        let (data, protocol) = prepare::data_and_protocol(&spec, data_dir)?;
         Ok(Self {
-            trains: prepare::training_exchanges(&spec, &data)?,
+            trains: prepare::training_exchanges(protocol.as_ref()),
             targets,
             data,
             spec,

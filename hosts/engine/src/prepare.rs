@@ -5,7 +5,7 @@ use crate::events::unpriced;
 use anyhow::{Context, ensure};
 use fl_core::privacy::{Noise, NoiseSource};
 use fl_core::regular_file::open_regular;
-use fl_core::{BuildContext, InitialModel, Public, Stream, Task};
+use fl_core::{BuildContext, InitialModel, Protocol, Public, Stream, Task};
 use fl_data::{Assembled, DataSpec, KeptModel, PublicSamples};
 use fl_files::FileHash;
 use fl_privacy::RowKey;
@@ -116,34 +116,39 @@ pub fn read(spec: &Document, catalogue: &Catalogue) -> Result<Spec<DataSpec>, No
 /// # Errors
 /// When a data set is not there or cannot be read.
 pub fn data(spec: &Spec<DataSpec>, dir: &Path) -> anyhow::Result<Assembled> {
+    data_and_protocol(spec, dir).map(|(data, _)| data)
+}
+
+/// The data of a spec, and its protocol.
+///
+/// # Errors
+/// As [`data`].
+pub(crate) fn data_and_protocol(
+    spec: &Spec<DataSpec>,
+    dir: &Path,
+) -> anyhow::Result<(Assembled, Box<dyn Protocol>)> {
     let build = if spec.parts.has("accountant") || spec.ledger.is_some() {
         fl_data::build_identified
     } else {
         fl_data::build
     };
     let mut data = build(&spec.data, dir, &data_stream(spec)).context("data")?;
-    let pooled = spec
-        .make_protocol(&protocol_context(spec, &data.task))?
-        .pools_data();
-    fl_privacy::inherit(spec, &mut data, pooled)?;
+    let protocol = spec.make_protocol(&protocol_context(spec, &data.task))?;
+    fl_privacy::inherit(spec, &mut data, protocol.pools_data())?;
     // single rows, and how unevenly classes are spread
     if unpriced(spec) == Unpriced::Withheld {
         data.hidden_notes.clear();
         data.uneven.clear();
     }
-    Ok(data)
+    Ok((data, protocol))
 }
 
 /// Returns the labels of the exchanges for which a client learns from its own examples; none if the
 /// protocol learns from those of all clients at once.
-pub(crate) fn training_exchanges(
-    spec: &Spec<DataSpec>,
-    data: &Assembled,
-) -> anyhow::Result<Vec<String>> {
-    let protocol = spec.make_protocol(&protocol_context(spec, &data.task))?;
+pub(crate) fn training_exchanges(protocol: &dyn Protocol) -> Vec<String> {
     let mut all = protocol.exchanges();
     all.retain(|exchange| exchange.trains && !protocol.pools_data());
-    Ok(all.into_iter().map(|of| of.label.into()).collect())
+    all.into_iter().map(|of| of.label.into()).collect()
 }
 
 /// The stream that the data of a spec are split with.
