@@ -54,7 +54,7 @@ pub struct RunFolder {
 
 /// The beginning of a `state` of this version, after its checksum; without it an older fl wrote the
 /// file.
-const FORMAT: &[u8] = b"fl-state-4\n";
+const FORMAT: &[u8] = b"fl-state-5\n";
 
 /// The names of the logs that each run has, beside its receipts.
 pub(crate) const LOGS: [&str; 3] = [JOURNAL, METRICS, COSTS];
@@ -107,6 +107,8 @@ pub(crate) struct Checkpoint {
     pub seconds: f64,
     /// The notes so far.
     pub notes: Vec<String>,
+    /// The notes on the data, as they were read first.
+    pub data_notes: Vec<String>,
     /// Cost of the checkpoints before this one.
     pub written: CheckpointCost,
     /// SHA-256 of the key of the system's noise, if the run has one.

@@ -243,7 +243,16 @@ fn host<'a>(mut setup: Setup<'a>, method: &Method<'a>) -> Result<Sim<'a>> {
         let notes = &mut sim.record.notes;
         notes.extend(setup.report_notes.into_iter().chain(one_class));
     }
-    let told = method.keeps.then_some(KEPT).into_iter();
+    // the spec of a run folder names files in the place of a folder, so not all is found again
+    let first = resumed.map_or(&[][..], |r| &r.data_notes);
+    let lost = first
+        .iter()
+        .filter(|note| !method.data_notes.contains(note));
+    let lost: Vec<String> = lost.cloned().collect();
+    sim.record.tell_of_data(&lost);
+    sim.record.tell_of_data(&method.data_notes);
+    let told = lost.iter().map(|note| &**note);
+    let told = told.chain(method.keeps.then_some(KEPT));
     let told = told.chain(setup.notes.iter().map(|note| &**note));
     begin(sim, path.as_deref(), resumed, idle, told)
 }
@@ -515,7 +524,7 @@ fn finish(sim: Sim<'_>, method: &Method<'_>, done: Led, outcome: &Outcome) -> Re
         outcome: outcome.for_readers(),
         keeps: sim.saver.checkpoints.keep && sim.saver.place == SavedPosition::BeforeLast,
         held: unpriced.tell(held).unwrap_or_default(),
-        data_notes: method.data_notes.clone(),
+        data_notes: sim.record.data_notes,
         notes: sim.record.notes,
         releases: outcome.privacy.as_ref().and_then(shown),
         unaccounted,

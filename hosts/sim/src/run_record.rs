@@ -15,6 +15,8 @@ pub struct RunRecord {
     pub cost: Option<StepCost>,
     /// Notes to the user, and notes for the report only.
     pub notes: Vec<String>,
+    /// The notes on the data, of all processes of the run.
+    pub data_notes: Vec<String>,
     /// Those that came by now.
     told: HashSet<String>,
     /// Bytes of all exchanges, in both directions.
@@ -68,12 +70,19 @@ impl RunRecord {
             cost: None,
             told: notes.iter().cloned().collect(),
             notes,
+            data_notes: Vec::new(),
             crossed: 0,
             unpriced,
             began: Instant::now(),
             before,
             step_ended: 0.0,
         }
+    }
+
+    /// Adds notes on the data, which the user is told elsewhere.
+    pub(crate) fn tell_of_data(&mut self, notes: &[String]) {
+        self.told.extend(notes.iter().cloned());
+        self.data_notes.extend_from_slice(notes);
     }
 
     pub(crate) fn add(&mut self, event: &RunEvent<'_>) {

@@ -78,6 +78,7 @@ impl Saver {
                 elsewhere: elsewhere.map_or(Ok(Vec::new()), |e| e.save())?,
                 seconds: record.seconds(),
                 notes: record.notes.clone(),
+                data_notes: record.data_notes.clone(),
                 written: self.written,
                 ..Checkpoint::default()
             };

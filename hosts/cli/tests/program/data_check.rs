@@ -360,3 +360,31 @@ fn a_kept_model_of_bytes_is_refused_for_numbers_by_a_check() {
     let due = "is for inputs that are images of bytes, which are divided by 255, and this run has inputs that are numbers, which are not divided";
     assert!(code == 2 && flat(&said).contains(due), "{said}");
 }
+
+#[test]
+fn what_a_folder_holds_besides_is_told_again_when_a_run_goes_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    fs::create_dir(dir.join("h")).unwrap();
+    for name in ["a.csv", "b.csv", "c.txt"] {
+        let rows: String = (0..8).map(|i| format!("{i},{}\n", i % 2)).collect();
+        fs::write(dir.join("h").join(name), format!("x,y\n{rows}")).unwrap();
+    }
+    let text = "name: folder\nseed: 1\ndata: { set: { files: { format: csv, train: h, label: y, classes: [0, 1], holdout: 0.25 } } }\nprotocol: { use: fedavg, rounds: 2, local: { epochs: 1, batch: 4 } }\nparts: { model: { use: linear }, aggregator: { use: mean } }\n";
+    fs::write(dir.join("folder.yaml"), text).unwrap();
+    let stop = [
+        "run",
+        "folder.yaml",
+        "--out",
+        "stopped",
+        "--stop-after",
+        "1",
+    ];
+    let due = "1 entries of folders are not read: `h/c.txt`";
+    for args in [&stop[..], &["run", "--resume", "stopped"]] {
+        let said = flat(&String::from_utf8_lossy(&fl(dir, args).stderr));
+        assert_eq!(said.matches(due).count(), 1, "{said}");
+    }
+    let report = fs::read_to_string(dir.join("stopped/report.md")).unwrap();
+    assert_eq!(flat(&report).matches(due).count(), 1, "{report}");
+}
