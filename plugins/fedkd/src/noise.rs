@@ -70,8 +70,14 @@ impl PrivacyMechanism for LaplaceCounts {
     }
 
     fn price(&self, counts: &Counts, _: &Cohort) -> Result<PrivacyEvent> {
-        let rows = counts.values.nrows() as f64;
-        let moved = match (self.max_count, counts.sensitivity().example) {
+        let (rows, stated) = (counts.values.nrows() as f64, counts.sensitivity());
+        // for any data, one example changes at most as much as its party
+        let example = if stated.from_data {
+            stated.party
+        } else {
+            stated.example
+        };
+        let moved = match (self.max_count, example) {
             (Some(most), _) => Some((counts.values.len() as f64 * f64::from(most), Unit::Party)),
             // in every row some counts rise and others fall
             (None, Some(example)) => Some((2.0 * f64::from(example) * rows, Unit::Example)),
@@ -101,6 +107,39 @@ plugin!(privacy "laplace-counts" => LaplaceCounts,
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fl_core::message::VoteSensitivity;
+    use ndarray::array;
+
+    /// A price of what these data let one example change would tell something about them.
+    #[test]
+    fn exact_the_price_of_counts_holds_for_any_data() {
+        let price = |example, party, from_data| {
+            let mut counts = Counts::new(vec![0, 1], array![[3.0, 2.0], [1.0, 4.0]]);
+            counts.set_sensitivity(VoteSensitivity {
+                example,
+                party,
+                from_data,
+            });
+            let part = LaplaceCounts {
+                scale: 4.0,
+                max_count: None,
+            };
+            part.price(&counts, &Cohort::all(1)).unwrap()
+        };
+        let moves = |sensitivity| PrivacyEvent::Laplace {
+            sensitivity,
+            scale: 4.0,
+            unit: Unit::Example,
+        };
+        assert_eq!(price(Some(1), Some(3), false), moves(4.0));
+        assert_eq!(price(Some(1), Some(3), true), moves(12.0));
+        assert_eq!(price(Some(2), Some(3), true), moves(12.0));
+        let unknown = price(Some(1), None, true);
+        assert!(
+            matches!(unknown, PrivacyEvent::Unaccounted { .. }),
+            "{unknown}"
+        );
+    }
 
     #[test]
     fn noise_on_counts_hides_an_example_or_a_client() {
