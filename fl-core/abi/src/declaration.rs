@@ -87,6 +87,7 @@ mod tests {
                 through: vec!["a"],
                 learnt_through: vec!["b"],
                 releases: vec!["c"],
+                within: vec!["c"],
                 beside: vec!["d"],
                 partly: true,
                 at_server: vec!["e"],

@@ -1,7 +1,7 @@
 //! [`PlannedReleases`]: all that a run may release, where that can be known before.
 
 use crate::planned_exchange::PlannedExchange;
-use fl_core::message::{Erased, MessageType, SampleShape};
+use fl_core::message::{Counts, Erased, MessageType, SampleShape, VoteSensitivity};
 use fl_core::privacy::{DataDependence, Guarantee, MinibatchSampling, Neighbours, Observer, Unit};
 use fl_core::{
     Accountant, AnyMechanism, BuildContext, COUNTS, ClientId, Cohort, Draws, Fault, Faults, Parts,
@@ -139,13 +139,13 @@ fn protects(
             for filled in of_slot {
                 let ranges = filled.clients.iter().flatten();
                 let owner = ranges.map(|range| *range.start()).next();
-                let about = if *slot == COUNTS.name() {
-                    (1, 1)
+                let extent = if *slot == COUNTS.name() {
+                    Extent::OF_COUNTS
                 } else {
-                    about(row)
+                    Extent::of(row)
                 };
                 let cohort = Cohort::all(row.clients);
-                let event = one_event(parts, slot, owner, about, &cohort, (context, 0))?;
+                let event = one_event(parts, slot, owner, extent, &cohort, (context, 0))?;
                 let next = accountant.guarantee(Some(&event)).ok()?;
                 let next = (next.unit, next.neighbours);
                 if *protects.get_or_insert(next) != next {
@@ -187,7 +187,7 @@ fn at_server(
                 draw: row.draw,
                 ..Cohort::all(row.clients)
             };
-            let event = price(parts, slot, None, about(row), &cohort, context)?;
+            let event = price(parts, slot, None, Extent::of(row), &cohort, context)?;
             let times = (row.asked.times as u64).saturating_mul(attempts(faults).0);
             all.push((times, event));
         }
@@ -222,13 +222,13 @@ fn at_clients(
     let mut all = Vec::new();
     for (at, client) in starts.iter().enumerate() {
         let mut events = Counted::new();
-        let mut add = |slot: &str, about, times: usize, lots: Option<MinibatchSampling>| {
+        let mut add = |slot: &str, extent, times: usize, lots: Option<MinibatchSampling>| {
             if !parts.has_for(slot, *client) {
                 return Some(());
             }
             let cohort = lots.map_or_else(|| Cohort::everyone(vec![0]), |lots| lots.cohort());
             let steps = lots.map_or(1, |lots| lots.steps as u64);
-            let event = price(parts, slot, Some(*client), about, &cohort, context)?;
+            let event = price(parts, slot, Some(*client), extent, &cohort, context)?;
             let times = (times as u64).saturating_mul(attempts(faults).1);
             events.push((times.saturating_mul(steps), event));
             Some(())
@@ -239,13 +239,16 @@ fn at_clients(
                 return None;
             }
             for slot in flow.releases.iter().filter(|slot| parts.releases(slot)) {
+                if flow.within.contains(slot) && parts.has_for(slot, *client) {
+                    return None;
+                }
                 let lots = flow.steps.filter(|(through, _)| through == slot);
                 let lots = lots.map(|(_, lots)| lots);
-                add(slot, about(row), row.asked.times, lots)?;
+                add(slot, Extent::of(row), row.asked.times, lots)?;
             }
         }
         if counts {
-            add(&COUNTS, (1, 1), 1, None)?;
+            add(&COUNTS, Extent::OF_COUNTS, 1, None)?;
         }
         let end = starts.get(at + 1).map_or(last, |next| *next);
         if !events.is_empty() {
@@ -258,9 +261,37 @@ fn at_clients(
     Some(all)
 }
 
-/// How many samples an answer is about, and how many voters speak in it.
-fn about(row: &PlannedExchange) -> (usize, usize) {
-    (row.rows, row.asked.voices)
+/// The extent of a release, as far as it is known before the run.
+#[derive(Clone, Copy)]
+struct Extent {
+    /// Number of samples that it is about.
+    rows: Option<usize>,
+    /// Number of voters that speak in it.
+    voters: usize,
+    /// Number of votes that one unit of data can change.
+    votes: Option<VoteSensitivity>,
+}
+
+impl Extent {
+    /// A client's own numbers of examples: one example is in one of them.
+    const OF_COUNTS: Self = Self {
+        rows: Some(1),
+        voters: 1,
+        votes: Some(VoteSensitivity {
+            example: Some(1),
+            party: None,
+            from_data: false,
+        }),
+    };
+
+    /// Returns that of an exchange. How many votes count together is known once they are counted.
+    fn of(row: &PlannedExchange) -> Self {
+        Self {
+            rows: (row.asked.rows > 0).then_some(row.rows),
+            voters: row.asked.voices,
+            votes: None,
+        }
+    }
 }
 
 /// What a release through the mechanism in `slot` costs, if its price does not depend on the
@@ -269,11 +300,11 @@ fn price(
     parts: &Parts,
     slot: &str,
     owner: Option<ClientId>,
-    about: (usize, usize),
+    extent: Extent,
     cohort: &Cohort,
     context: &BuildContext,
 ) -> Option<PrivacyEvent> {
-    let one = |seed| one_event(parts, slot, owner, about, cohort, (context, seed));
+    let one = |seed| one_event(parts, slot, owner, extent, cohort, (context, seed));
     let (event, again) = (one(0)?, one(1)?);
     let of_numbers = matches!(
         event,
@@ -287,12 +318,12 @@ fn one_event(
     parts: &Parts,
     slot: &str,
     owner: Option<ClientId>,
-    about: (usize, usize),
+    extent: Extent,
     cohort: &Cohort,
     (context, seed): (&BuildContext, u64),
 ) -> Option<PrivacyEvent> {
     let mut part: Box<dyn AnyMechanism> = parts.build(Role::Privacy, slot, owner, context).ok()?;
-    let mut message = made_up(part.on(), about, context, seed)?;
+    let mut message = made_up(part.on(), extent, context, seed)?;
     if let Some(range) = part.range(&*message) {
         part.agree(range);
     }
@@ -301,16 +332,27 @@ fn one_event(
 }
 
 /// A message as large as those of the run, with other numbers and, where the run decides, other
-/// shapes for each seed.
+/// shapes and votes that one unit changes for each seed.
 fn made_up(
     of: &'static MessageType,
-    (rows, voters): (usize, usize),
+    extent: Extent,
     context: &BuildContext,
     seed: u64,
 ) -> Option<Erased> {
+    let other = u32::try_from(1 + seed).ok()?;
     let mut draws = context.stream.child("made up", seed).draws();
     let number = |draws: &mut Draws| draws.normal() as f32;
-    let ids: Vec<u32> = (0..u32::try_from(rows).ok()?).collect();
+    let rows = extent.rows.map_or(Ok(other), u32::try_from).ok()?;
+    let ids: Vec<u32> = (0..rows).collect();
     let classes = context.task.kind.outputs();
-    of.sample(&mut SampleShape::new(1, &number, &mut draws).fixed(&ids, classes, voters))
+    let mut outline = SampleShape::new(1, &number, &mut draws).fixed(&ids, classes, extent.voters);
+    let mut message = of.sample(&mut outline)?;
+    if let Ok(counts) = message.get_mut::<Counts>() {
+        counts.set_sensitivity(extent.votes.unwrap_or(VoteSensitivity {
+            example: Some(other),
+            party: Some(other),
+            from_data: false,
+        }));
+    }
+    Some(message)
 }

@@ -504,7 +504,8 @@ impl<'p, D: Message, U: Message> Declared<'p, D, U> {
     /// ([`Client::release`]), such as counts that it learns from. An answer without that release is
     /// an error.
     pub fn releases_within<M: Message>(mut self, slot: &MechanismSlot<M>) -> Self {
-        self.released(slot);
+        let name = self.released(slot);
+        self.spec.flow.within.push(name);
         self
     }
 

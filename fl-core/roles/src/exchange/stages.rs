@@ -95,6 +95,7 @@ impl Names<'_> {
             &mut flow.through,
             &mut flow.learnt_through,
             &mut flow.releases,
+            &mut flow.within,
             &mut flow.beside,
             &mut flow.at_server,
         ];

@@ -61,6 +61,9 @@ pub struct DataDependence {
     /// The client releases the answer through the mechanisms in these slots.
     #[serde(deserialize_with = "kept_text::names")]
     pub releases: Vec<&'static str>,
+    /// Those of them that the client's own code calls: only the run tells how often, and on what.
+    #[serde(deserialize_with = "kept_text::names")]
+    pub within: Vec<&'static str>,
     /// The mechanism in this slot releases the steps of a training.
     #[serde(deserialize_with = "kept_text::name_with")]
     pub steps: Option<(&'static str, MinibatchSampling)>,

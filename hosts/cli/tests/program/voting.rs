@@ -349,6 +349,67 @@ fn a_budget_says_at_which_delta() {
     );
 }
 
+/// Two tiers whose counts get noise that is priced for one example.
+const NOISY_COUNTS: &str = "
+name: counts
+seed: 1
+data: { set: { blobs: { train: 1000, test: 200, spread: 3 } }, clients: 5, public: { from: { count: 40 } } }
+protocol: { use: two-tier-vote, partitions: 3, subsets: 5, noise: server, evaluate-clients: false,
+  teacher: { epochs: 1, batch: 16 }, student: { epochs: 1, batch: 16 }, final-model: { epochs: 1, batch: 16 } }
+parts: { teacher: { use: linear }, student: { use: linear }, final: { use: linear },
+  tier1: { use: majority-vote }, tier2: { use: majority-vote },
+  privacy: { use: laplace-counts, scale: 20 }, accountant: { use: basic } }
+";
+
+const POOLED_COUNTS: &str = "
+name: pooled
+seed: 1
+data: { set: { blobs: { train: 1000, test: 200 } }, clients: 5, public: { from: { count: 40 } } }
+protocol: { use: pate, teachers: 10, teacher: { epochs: 1 }, student: { epochs: 1 } }
+parts: { teacher: { use: linear }, student: { use: linear }, vote: { use: consistent-vote },
+  privacy: { use: laplace-counts, scale: 20 }, accountant: { use: basic } }
+";
+
+#[test]
+fn a_plan_of_noisy_votes_is_never_below_what_the_run_costs() {
+    let tmp = tempfile::tempdir().unwrap();
+    let dir = tmp.path();
+    fs::write(dir.join("two.yaml"), NOISY_COUNTS).unwrap();
+    fs::write(dir.join("pate.yaml"), POOLED_COUNTS).unwrap();
+    let capped = "parts.privacy.max-count=20";
+    let cases: [(&str, &[&str]); 7] = [
+        ("two.yaml", &[]),
+        ("two.yaml", &["parts.tier2={use: consistent-vote}"]),
+        ("two.yaml", &[capped]),
+        ("two.yaml", &["protocol.noise=party"]),
+        (
+            "two.yaml",
+            &["protocol.noise=party", "protocol.send=votes", capped],
+        ),
+        ("two.yaml", &["protocol.send=votes"]),
+        ("pate.yaml", &[]),
+    ];
+    for (at, (spec, set)) in cases.into_iter().enumerate() {
+        let ran = json(dir, &with(spec, &at.to_string(), set));
+        let cost = ran["privacy"]["readers"]["epsilon"].as_f64().unwrap();
+        let set = set.iter().flat_map(|s| ["--set", *s]);
+        let args: Vec<&str> = ["plan", spec, "--json"].into_iter().chain(set).collect();
+        let planned = json(dir, &args);
+        let reached = planned["reached"].as_array().unwrap().iter();
+        for (observer, most) in reached.map(|told| (&told[0], &told[1])) {
+            let most = most["epsilon"].as_f64();
+            assert!(
+                most.is_none_or(|most| most >= cost),
+                "{args:?}: {most:?} for {cost} against {observer}"
+            );
+        }
+    }
+    // a bound on every count is a price before the run
+    let known = json(dir, &["plan", "pate.yaml", "--json", "--set", capped]);
+    let known = known["reached"].to_string();
+    assert!(known.contains("\"epsilon\":"), "{known}");
+}
+
 #[test]
 fn pate_is_one_tier_on_all_data() {
     let dir = tempfile::tempdir().unwrap();

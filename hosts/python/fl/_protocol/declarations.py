@@ -318,11 +318,13 @@ class Exchange:
 
         release, steps = self.releases(part), cast("Steps | None", of["releases_steps"])
         released = [one.slot.name for one in (release, steps) if one]
+        within = names(of["releases_within"])
         flow = {
             "public": self.answers == "nothing" if of["public"] is None else of["public"],
             "through": names(of["draws"] or ()) + names(of["through"]),
             "learnt_through": names(of["learnt_through"]),
-            "releases": released + names(of["releases_within"]) + names(of["bounds"]),
+            "releases": released + within + names(of["bounds"]),
+            "within": within,
             "steps": steps and steps.declared(part),
             "beside": names(of["beside"]),
             "partly": of["partly"],
