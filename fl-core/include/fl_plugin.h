@@ -331,7 +331,8 @@ extern "C" {
 #define FL_FINISH_STEP 119u
 /* Server. Text `{"slot": "model", "round": {..}}`. */
 #define FL_EVALUATE 120u
-/* Server. Text as in FL_EVALUATE, and a message if models are to have these parameters. */
+/* Server. Text as in FL_EVALUATE, with `"to": [0, 2]` if only these clients' models are meant,
+ * and a message if models are to have these parameters. */
 #define FL_EVALUATE_CLIENTS 121u
 /* Server. Text `{"slot": "model", "round": {..}, "whose": [0, 0]}`, and a message for each model,
  * where `whose` has the position of each client's; gives the tensor `scores` (doubles). */
@@ -346,7 +347,7 @@ extern "C" {
 #define FL_KEEP_GENERATOR 126u
 /* Server. Text `{"name": "..", "samples": {..}}`, and their message. */
 #define FL_KEEP_IMAGES 127u
-/* Server. Text `{"slot": "model"}`. */
+/* Server. Text `{"slot": "model"}`, with `"to": [0, 2]` if only these clients' models are meant. */
 #define FL_KEEP_CLIENTS 128u
 /* Server. Text `{"text": ".."}`. */
 #define FL_WARN 129u

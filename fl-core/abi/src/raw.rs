@@ -321,7 +321,8 @@ pub const FL_JUDGE_STEP: u32 = 118;
 pub const FL_FINISH_STEP: u32 = 119;
 /// Server. Text `{"slot": "model", "round": {..}}`.
 pub const FL_EVALUATE: u32 = 120;
-/// Server. Text as in FL_EVALUATE, and a message if models are to have these parameters.
+/// Server. Text as in FL_EVALUATE, with `"to": [0, 2]` if only these clients' models are meant,
+/// and a message if models are to have these parameters.
 pub const FL_EVALUATE_CLIENTS: u32 = 121;
 /// Server. Text `{"slot": "model", "round": {..}, "whose": [0, 0]}`, and a message for each model,
 /// where `whose` has the position of each client's; gives the tensor `scores` (doubles).
@@ -336,7 +337,7 @@ pub const FL_KEEP_MODEL: u32 = 125;
 pub const FL_KEEP_GENERATOR: u32 = 126;
 /// Server. Text `{"name": "..", "samples": {..}}`, and their message.
 pub const FL_KEEP_IMAGES: u32 = 127;
-/// Server. Text `{"slot": "model"}`.
+/// Server. Text `{"slot": "model"}`, with `"to": [0, 2]` if only these clients' models are meant.
 pub const FL_KEEP_CLIENTS: u32 = 128;
 /// Server. Text `{"text": ".."}`.
 pub const FL_WARN: u32 = 129;

@@ -186,13 +186,14 @@ pub trait Host {
         each: &mut dyn FnMut(ClientId, Result<Answer>) -> Result<()>,
     ) -> Result<()>;
 
-    /// Evaluates the clients' own models on the test examples, with these `shared` parameters if
+    /// Evaluates these clients' own models on the test examples, with these `shared` parameters if
     /// there are any. Passes the scores, or the errors, to `each` in client order.
     ///
     /// # Errors
     /// The first error of `each`, or the host's own.
     fn score_clients(
         &mut self,
+        to: &[ClientId],
         slot: &str,
         shared: Option<&Params>,
         each: &mut dyn FnMut(ClientId, Result<Evaluation>) -> Result<()>,
@@ -252,13 +253,14 @@ pub trait Host {
         false
     }
 
-    /// Keeps the clients' own models in `slot` as results of the run. Calls `lost` for each model
+    /// Keeps these clients' own models in `slot` as results of the run. Calls `lost` for each model
     /// that cannot be serialised.
     ///
     /// # Errors
     /// The first error of `lost`, or if a model cannot be kept.
     fn keep_clients(
         &mut self,
+        to: &[ClientId],
         slot: &str,
         lost: &mut dyn FnMut(ClientId, anyhow::Error) -> Result<()>,
     ) -> Result<()>;

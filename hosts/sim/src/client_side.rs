@@ -81,22 +81,21 @@ impl ClientSide<'_> {
         for_clients(&self.here, to, self.threads, &work, &size, each)
     }
 
-    /// Evaluates the clients' own models, each on `test_of` it; see
+    /// Evaluates these clients' own models in this slot, each on `test_of` it; see
     /// [`fl_core::Host::score_clients`].
     pub fn score<'t>(
         &mut self,
-        slot: &str,
+        (to, slot): (&[ClientId], &str),
         shared: Option<&Params>,
         test_of: impl Fn(ClientId) -> &'t Examples + Sync,
         each: &mut dyn FnMut(ClientId, Result<Evaluation>) -> Result<()>,
     ) -> Result<()> {
-        let ids = self.ids();
         self.reached = true;
         if let Some(elsewhere) = &mut self.elsewhere {
-            return elsewhere.score(&ids, slot, shared, each);
+            return elsewhere.score(to, slot, shared, each);
         }
         let work = |client: &mut ClientState| client.score(slot, test_of(client.id()), shared);
-        for_clients(&self.here, &ids, self.threads, &work, &|_| 0, each)
+        for_clients(&self.here, to, self.threads, &work, &|_| 0, each)
     }
 
     /// Evaluates the server's models at the clients; see [`fl_core::Host::score_at_clients`].
@@ -113,18 +112,18 @@ impl ClientSide<'_> {
         elsewhere.score_for_server(&ids, slot, params, each)
     }
 
-    /// Passes the clients' own models, serialised, to `each`, in client order.
+    /// Passes these clients' own models, serialised, to `each`, in client order.
     pub fn models(
         &mut self,
+        to: &[ClientId],
         slot: &str,
         each: &mut dyn FnMut(ClientId, Result<Vec<u8>>) -> Result<()>,
     ) -> Result<()> {
-        let ids = self.ids();
         self.reached = true;
         if let Some(elsewhere) = &mut self.elsewhere {
-            return elsewhere.models(&ids, slot, each);
+            return elsewhere.models(to, slot, each);
         }
-        for id in self.here.ids() {
+        for id in to.iter().copied() {
             let model = self.here.with(id, |client| client.model(slot)?.save())?;
             each(id, model)?;
         }

@@ -102,11 +102,6 @@ impl Clients {
         memory.passed()
     }
 
-    /// Returns the clients.
-    pub fn ids(&self) -> Vec<ClientId> {
-        self.all.keys().copied().collect()
-    }
-
     /// Calls `look` with each client, without its lasting state.
     pub fn each<T>(&self, mut look: impl FnMut(&ClientState) -> T) -> BTreeMap<ClientId, T> {
         let look = |(id, client): (&ClientId, &Mutex<ClientState>)| (*id, look(&lock(client)));

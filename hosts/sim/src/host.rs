@@ -94,13 +94,14 @@ impl Host for Sim<'_> {
 
     fn score_clients(
         &mut self,
+        to: &[ClientId],
         slot: &str,
         shared: Option<&Params>,
         each: &mut dyn FnMut(ClientId, Result<Evaluation>) -> Result<()>,
     ) -> Result<()> {
         let (test, own) = (&self.test, &self.client_tests);
         let test_of = |client: ClientId| own.get(client as usize).unwrap_or(test);
-        self.clients.score(slot, shared, test_of, each)
+        self.clients.score((to, slot), shared, test_of, each)
     }
 
     fn score_at_clients(
@@ -169,6 +170,7 @@ impl Host for Sim<'_> {
 
     fn keep_clients(
         &mut self,
+        to: &[ClientId],
         slot: &str,
         lost: &mut dyn FnMut(ClientId, anyhow::Error) -> Result<()>,
     ) -> Result<()> {
@@ -176,7 +178,7 @@ impl Host for Sim<'_> {
             return Ok(());
         }
         let (listeners, record) = (&mut self.listeners, &self.record);
-        self.clients.models(slot, &mut |id, model| match model {
+        self.clients.models(to, slot, &mut |id, model| match model {
             Ok(model) => {
                 let (name, bytes) = (&format!("{slot}-{id}")[..], &model[..]);
                 let kept = RunEvent::Model { name, bytes };

@@ -120,7 +120,7 @@ impl Protocol for GenerateAndDistill {
                 known.counts.insert(from, mail.body.counts.to_vec());
             }
             if self.evaluate_clients {
-                server.evaluate_clients(round, &TEACHER)
+                server.evaluate_clients_of(round, &TEACHER, &known.trained())
             } else {
                 Ok(())
             }
@@ -170,7 +170,7 @@ impl Protocol for GenerateAndDistill {
         }
         self.keep_maker(server)?;
         if self.keep_clients {
-            server.keep_clients(&TEACHER)?;
+            server.keep_clients_of(&TEACHER, &known.trained())?;
         }
         server.keep_model(&STUDENT)
     }
@@ -213,6 +213,13 @@ pub(crate) struct ServerState {
     pub maps: image_translator::ServerState,
 }
 
+impl ServerState {
+    /// Returns the clients with a teacher, ascending.
+    fn trained(&self) -> Vec<ClientId> {
+        self.counts.keys().copied().collect()
+    }
+}
+
 /// One batch, with the clients' answers.
 struct BatchWithAnswers<'a> {
     made: Batch,
@@ -248,7 +255,7 @@ impl GenerateAndDistill {
             &stream.child("generator", 0),
         )?;
         let values = made.inputs().values();
-        let trained: Vec<ClientId> = known.counts.keys().copied().collect();
+        let trained = known.trained();
         let told = match &made {
             Batch::OfNoise(_) => {
                 let sent = InputValues { values };

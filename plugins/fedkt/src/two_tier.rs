@@ -104,6 +104,8 @@ const DELIVER: Exchange<Models, Nothing> = Exchange::new("final model");
 /// The server's state between two steps.
 #[derive(Default, Serialize, Deserialize)]
 struct State {
+    /// The parties that have trained students.
+    trained: Vec<ClientId>,
     votes: Vec<(ClientId, Votes)>,
     /// The most partitions of one party that one example can change; `None` if not requested.
     close: Option<u32>,
@@ -368,12 +370,13 @@ impl Protocol for TwoTierVote {
         server.once("students", &mut s, |server, s, round| {
             let votes = self.students_vote(server, round, &parties, classes)?;
             s.votes = votes.iter().map(|m| (m.from, m.body.clone())).collect();
+            s.trained = votes.iter().map(|m| m.from).collect();
             if self.noise == NoiseAt::Server {
-                let close = server.collect_from(round, &CLOSE, &parties, |_| &Nothing)?;
+                let close = server.collect_from(round, &CLOSE, &s.trained, |_| &Nothing)?;
                 s.close = close.iter().map(|m| m.body.value() as u32).max();
             }
             if self.evaluate_clients {
-                server.evaluate_clients(round, &STUDENT)
+                server.evaluate_clients_of(round, &STUDENT, &s.trained)
             } else {
                 Ok(())
             }
@@ -404,7 +407,7 @@ impl Protocol for TwoTierVote {
             Ok(())
         })?;
         if self.keep_clients {
-            server.keep_clients(&STUDENT)?;
+            server.keep_clients_of(&STUDENT, &s.trained)?;
         }
         server.keep_model(&FINAL)
     }

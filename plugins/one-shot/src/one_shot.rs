@@ -116,6 +116,13 @@ struct State {
     pool: Pool,
 }
 
+impl State {
+    /// Returns the clients that have sent a model.
+    fn senders(&self) -> Vec<ClientId> {
+        self.models.iter().map(|(id, _)| *id).collect()
+    }
+}
+
 impl<R: OneShotRule> Protocol for OneShot<R> {
     fn declare(&self) -> Declaration<'_> {
         let of = &self.0.shared;
@@ -162,7 +169,7 @@ impl<R: OneShotRule> Protocol for OneShot<R> {
             known.models = models.collect();
             known.weights = vec![1.0 / known.models.len() as f64; known.models.len()];
             if of.evaluate_clients {
-                server.evaluate_clients(round, &TEACHER)
+                server.evaluate_clients_of(round, &TEACHER, &known.senders())
             } else {
                 Ok(())
             }
@@ -188,7 +195,7 @@ impl<R: OneShotRule> Protocol for OneShot<R> {
         }
         server.keep_generator(&MAKER)?;
         if of.keep_clients {
-            server.keep_clients(&TEACHER)?;
+            server.keep_clients_of(&TEACHER, &known.senders())?;
         }
         server.keep_model(&STUDENT)
     }

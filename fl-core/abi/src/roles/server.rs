@@ -1,7 +1,8 @@
 //! Servers: the run of a protocol.
 
 use super::request::{
-    HeldPart, Lent, RemoteSlots, Request, RoundFacts, busy, held_model, message_in, say, stating,
+    HeldPart, Lent, RemoteSlots, Request, RequestText, RoundFacts, busy, held_model, message_in,
+    say, stating,
 };
 use super::selector::{give_positions, pool_of, with_pool};
 use crate::ask::{ErrorText, LeadText};
@@ -319,6 +320,19 @@ impl Steps for RemoteServer {
     }
 }
 
+/// Names the clients, if not all are meant.
+fn of_clients(text: RequestText, of: Option<&[ClientId]>) -> RequestText {
+    match of {
+        Some(clients) => text.to(clients),
+        None => text,
+    }
+}
+
+/// Returns the clients that a request names; `None` if it means all.
+fn meant(request: &Request) -> Option<&[ClientId]> {
+    request.to().ok().map(Vec::as_slice)
+}
+
 impl Results for RemoteServer {
     fn evaluate(&mut self, round: &Round, slot: &str) -> Result<()> {
         self.slots
@@ -329,8 +343,9 @@ impl Results for RemoteServer {
         round: &Round,
         slot: &str,
         shared: Option<&Params>,
+        of: Option<&[ClientId]>,
     ) -> Result<()> {
-        let text = stating().slot(slot).round(round);
+        let text = of_clients(stating().slot(slot).round(round), of);
         let sent: Vec<NamedTensors<'_>> = shared.into_iter().map(Message::tensors).collect();
         let done = self.slots.request(FL_EVALUATE_CLIENTS, text, &sent);
         done.map(drop)
@@ -372,8 +387,9 @@ impl Results for RemoteServer {
                 .map(drop)
         })
     }
-    fn keep_clients(&mut self, slot: &str) -> Result<()> {
-        self.slots.done(FL_KEEP_CLIENTS, stating().slot(slot))
+    fn keep_clients(&mut self, slot: &str, of: Option<&[ClientId]>) -> Result<()> {
+        self.slots
+            .done(FL_KEEP_CLIENTS, of_clients(stating().slot(slot), of))
     }
     fn warn(&mut self, text: &str) {
         let done = self.slots.done(FL_WARN, stating().text(text));
@@ -556,7 +572,8 @@ impl Answers for LocalServer<'_, '_> {
             FL_EVALUATE_CLIENTS => {
                 let shared = input.messages().first().map(|_| input.message(0));
                 let shared: Option<Params> = shared.transpose()?;
-                server.evaluate_clients(&round(server)?, request.slot()?, shared.as_ref())?;
+                let (round, of) = (round(server)?, meant(&request));
+                server.evaluate_clients(&round, request.slot()?, shared.as_ref(), of)?;
             }
             FL_EVALUATE_FOR_CLIENTS => {
                 let (round, slot) = (round(server)?, request.slot()?);
@@ -584,7 +601,9 @@ impl Answers for LocalServer<'_, '_> {
                 let images = samples_of(&lent.sets, request.samples()?, &mut input.parcel(0)?)?;
                 server.keep_images(request.name()?, &images)?;
             }
-            FL_KEEP_CLIENTS => server.keep_clients(request.slot()?)?,
+            FL_KEEP_CLIENTS => {
+                server.keep_clients(request.slot()?, meant(&request))?;
+            }
             FL_WARN => server.warn(&plain(request.text()?)),
             _ => return Ok(false),
         }

@@ -124,11 +124,13 @@ pub trait Steps {
 /// Measures and keeps results.
 pub trait Results {
     fn evaluate(&mut self, round: &Round, slot: &str) -> Result<()>;
+    /// With the parameters that the server shares, if any; `of` these clients, if not of all.
     fn evaluate_clients(
         &mut self,
         round: &Round,
         slot: &str,
         shared: Option<&Params>,
+        of: Option<&[ClientId]>,
     ) -> Result<()>;
     fn evaluate_for_clients(
         &mut self,
@@ -142,6 +144,6 @@ pub trait Results {
     fn keep_model(&mut self, slot: &str, name: &str) -> Result<()>;
     fn keep_generator(&mut self, slot: &str) -> Result<()>;
     fn keep_images(&mut self, name: &str, images: &Samples) -> Result<()>;
-    fn keep_clients(&mut self, slot: &str) -> Result<()>;
+    fn keep_clients(&mut self, slot: &str, of: Option<&[ClientId]>) -> Result<()>;
     fn warn(&mut self, text: &str);
 }

@@ -28,6 +28,13 @@ type EachScore<'a> = &'a mut dyn FnMut(ClientId, Result<Evaluation>) -> Result<(
 type AskForScores<'a> = dyn FnMut(&mut dyn Host, EachScore<'_>) -> Result<()> + 'a;
 
 impl RunState<'_> {
+    /// Returns those of the clients that are in `of`, ascending; all if it is `None`.
+    fn all_or(&self, of: Option<&[ClientId]>) -> Vec<ClientId> {
+        let of = of.map(|of| of.iter().collect::<BTreeSet<_>>());
+        let is_meant = |id: &ClientId| of.as_ref().is_none_or(|of| of.contains(id));
+        self.everyone().iter().copied().filter(is_meant).collect()
+    }
+
     fn due(&self, round: &Round) -> bool {
         round.last || round.number.is_multiple_of(self.every)
     }
@@ -310,17 +317,19 @@ impl Results for RunState<'_> {
         round: &Round,
         slot: &str,
         shared: Option<&Params>,
+        of: Option<&[ClientId]>,
     ) -> Result<()> {
         self.ensure_declared(MeasurementOf::Clients, slot)?;
         if !self.due(round) {
-            let models = PendingEvaluation::Clients(slot.into(), shared.cloned());
+            let of = of.map(<[ClientId]>::to_vec);
+            let models = PendingEvaluation::Clients(slot.into(), shared.cloned(), of);
             self.step.unevaluated.push(models);
             return Ok(());
         }
         self.expose_models(slot)?;
-        let slot = &*self.store.slot(slot).into_owned();
+        let (to, slot) = (self.all_or(of), &*self.store.slot(slot).into_owned());
         let scored = self.scores(round, &mut |host, each| {
-            host.score_clients(slot, shared, each)
+            host.score_clients(&to, slot, shared, each)
         })?;
         self.measured_at_clients(round, slot, &scored)
     }
@@ -440,12 +449,13 @@ impl Results for RunState<'_> {
         }
     }
 
-    fn keep_clients(&mut self, slot: &str) -> Result<()> {
+    fn keep_clients(&mut self, slot: &str, of: Option<&[ClientId]>) -> Result<()> {
         self.expose_models(slot)?;
+        let to = self.all_or(of);
         let (faults, mut lost) = (self.faults.clone(), Vec::new());
         let withholds = self.ledger.accounts();
         let slot = &*self.store.slot(slot);
-        self.host.keep_clients(slot, &mut |id, error| {
+        self.host.keep_clients(&to, slot, &mut |id, error| {
             if *faults.policy(&error, false) == Fault::Fail {
                 return Err(error.context(format!("keeping the model of client {id}")));
             }

@@ -525,7 +525,21 @@ impl Server<'_> {
     /// # Errors
     /// When one of them cannot predict them.
     pub fn evaluate_clients(&mut self, round: &Round, slot: &str) -> Result<()> {
-        self.0.evaluate_clients(round, slot, None)
+        self.0.evaluate_clients(round, slot, None, None)
+    }
+
+    /// As [`Server::evaluate_clients`], of the models of `clients` only, such as those that have
+    /// trained theirs.
+    ///
+    /// # Errors
+    /// As [`Server::evaluate_clients`].
+    pub fn evaluate_clients_of(
+        &mut self,
+        round: &Round,
+        slot: &str,
+        clients: &[ClientId],
+    ) -> Result<()> {
+        self.0.evaluate_clients(round, slot, None, Some(clients))
     }
 
     /// As [`Server::evaluate_clients`], of models that have the server's parameters in place of
@@ -540,7 +554,7 @@ impl Server<'_> {
         slot: &str,
         shared: &Params,
     ) -> Result<()> {
-        self.0.evaluate_clients(round, slot, Some(shared))
+        self.0.evaluate_clients(round, slot, Some(shared), None)
     }
 
     /// Records how good models of the server's are for the clients, each on the test examples of
@@ -618,7 +632,15 @@ impl Server<'_> {
     /// # Errors
     /// When one cannot be written.
     pub fn keep_clients(&mut self, slot: &str) -> Result<()> {
-        self.0.keep_clients(slot)
+        self.0.keep_clients(slot, None)
+    }
+
+    /// As [`Server::keep_clients`], of the models of `clients` only.
+    ///
+    /// # Errors
+    /// As [`Server::keep_clients`].
+    pub fn keep_clients_of(&mut self, slot: &str, clients: &[ClientId]) -> Result<()> {
+        self.0.keep_clients(slot, Some(clients))
     }
 
     /// Says something that the user should know.

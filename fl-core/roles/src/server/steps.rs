@@ -77,8 +77,8 @@ impl Step {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum PendingEvaluation {
     Server(String),
-    /// With the parameters that the server shares, if any.
-    Clients(String, Option<Params>),
+    /// With the parameters that the server shares, if any; of these clients, if not of all.
+    Clients(String, Option<Params>, Option<Vec<ClientId>>),
     /// Models of the server, evaluated in turn in this slot, and each client's index among them.
     ForClients(String, Vec<Params>, Vec<usize>),
     Number(String, f64),
@@ -180,8 +180,8 @@ impl RunState<'_> {
         for models in std::mem::take(&mut self.unevaluated) {
             match models {
                 PendingEvaluation::Server(slot) => self.evaluate(&round, &slot)?,
-                PendingEvaluation::Clients(slot, shared) => {
-                    self.evaluate_clients(&round, &slot, shared.as_ref())?;
+                PendingEvaluation::Clients(slot, shared, of) => {
+                    self.evaluate_clients(&round, &slot, shared.as_ref(), of.as_deref())?;
                 }
                 PendingEvaluation::ForClients(slot, models, whose) => {
                     self.evaluate_for_clients(&round, &slot, &models, &whose)?;

@@ -683,3 +683,51 @@ fn kept_models_of_parties_leave_readers_no_guarantee() {
     let why = "results show the clients' own models (`student`)";
     assert_eq!(run("true")["nothing"], serde_json::json!([why]));
 }
+
+#[test]
+fn clients_that_did_not_train_are_neither_scored_nor_kept() {
+    let tmp = tempfile::tempdir().unwrap();
+    let dir = tmp.path();
+    let crash = "faults={on-error: drop, inject: [{what: crash, clients: 0, rounds: 0}]}";
+    let short: &[&str] = &[
+        "data.split={size: {shares: [300, 300, 2, 2, 300]}}",
+        "protocol.short-party=skip",
+    ];
+    let votes: &[&str] = &["protocol.send=votes", crash];
+    let brief: &[&str] = &["protocol.rounds=1", "protocol.steps=1", crash];
+    let cases = [
+        ("fedkt", "student", short, &[0, 1, 4][..]),
+        ("fedkt", "student", &[crash], &[1, 2, 3, 4]),
+        ("fedkt", "student", votes, &[1, 2, 3, 4]),
+        ("dense", "teacher", brief, &[1, 2]),
+        ("fediod", "teacher", brief, &[1, 2]),
+    ];
+    for (at, (name, slot, set, due)) in cases.into_iter().enumerate() {
+        let (path, out) = (quick(name), at.to_string());
+        let keep = [
+            "protocol.keep-clients=true",
+            "protocol.evaluate-clients=true",
+        ];
+        let set = set.iter().chain(&keep).flat_map(|set| ["--set", *set]);
+        let args = ["run", &path, "--json", "--out", &out].into_iter();
+        json(dir, &args.chain(set).collect::<Vec<_>>());
+        let metrics = fs::read_to_string(dir.join(&out).join("metrics.jsonl")).unwrap();
+        let lines = metrics.lines();
+        let mut lines = lines.map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let scored = lines
+            .find(|line| line["name"] == "clients.accuracy")
+            .unwrap();
+        assert_eq!(
+            scored["clients"],
+            serde_json::json!(due),
+            "{name}: {scored}"
+        );
+        let models = fs::read_dir(dir.join(&out).join("models")).unwrap();
+        let models = models.map(|file| file.unwrap().file_name().into_string().unwrap());
+        let mut kept: Vec<_> = models.filter(|model| model.starts_with(slot)).collect();
+        kept.sort();
+        let due: Vec<_> = due.iter().map(|id| format!("{slot}-{id}")).collect();
+        kept.retain(|name| name != slot);
+        assert_eq!(kept, due, "{name}");
+    }
+}
