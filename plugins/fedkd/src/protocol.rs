@@ -1,12 +1,12 @@
 //! The protocol: train to the end, predict the public samples once, distil at the server.
-use fl_core::Length;
-use fl_core::TaskKind;
 use fl_core::augment::{Augment, Augmenter};
 use fl_core::message::ExchangeShape;
 use fl_core::prelude::*;
+use fl_core::{ClientId, Length, TaskKind};
 use fl_plugin_dp_sgd::{self as dp_sgd, Sampling};
 use ndarray::{Array1, Array2};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 
 choices! {
     /// The student's loss: readings of Eq. 7, whose norm the paper does not name.
@@ -152,6 +152,15 @@ const TRAIN: Exchange<Nothing, Nothing> = Exchange::new("training");
 const PEAK: Exchange<Look, Scalar> = Exchange::new("largest score of the public samples");
 const LOGITS: Exchange<Look, Logits> = Exchange::new("scores of the public samples");
 
+/// The server's state between two steps.
+#[derive(Default, Serialize, Deserialize)]
+struct State {
+    /// The clients that have trained a model.
+    trained: Vec<ClientId>,
+    /// Of each pass, the view of the public samples and the ensemble's scores.
+    targets: Vec<(Look, Logits)>,
+}
+
 impl OneShotDistill {
     fn train(&self, client: &mut Client) -> Result<Nothing> {
         if client.has(&dp_sgd::SLOT) {
@@ -275,32 +284,35 @@ impl Protocol for OneShotDistill {
     }
 
     fn lead(&self, server: &mut Server<'_>) -> Result<()> {
-        let mut targets = Vec::<(Look, Logits)>::new();
-        server.once("teachers", &mut targets, |server, _, round| {
-            server.collect(round, &TRAIN, |_| &Nothing)?;
+        let mut known = State::default();
+        server.once("teachers", &mut known, |server, known, round| {
+            let done = server.collect(round, &TRAIN, |_| &Nothing)?;
+            known.trained = done.iter().map(|mail| mail.from).collect();
             if self.evaluate_clients {
-                server.evaluate_clients(round, &TEACHER)
+                server.evaluate_clients_of(round, &TEACHER, &known.trained)
             } else {
                 Ok(())
             }
         })?;
-        server.rounds(&mut targets, |server, targets, round| {
+        server.rounds(&mut known, |server, known, round| {
             let mut look = Look::new(self.passes, round);
+            let trained: BTreeSet<ClientId> = known.trained.iter().copied().collect();
+            let to = server.everyone().retain(|id| trained.contains(&id));
             if server.wants_range(&QUANTISER)? {
-                let peaks = server.collect(round, &PEAK, |_| &look)?;
+                let peaks = server.collect_from(round, &PEAK, &to, |_| &look)?;
                 look.z_max =
                     Array1::from_elem(1, peaks.iter().map(|m| m.body.value()).fold(0.0, f32::max));
             }
-            let ensemble = server.run(round, &LOGITS, |_| &look)?;
-            targets.push((look, ensemble));
+            let ensemble = server.run_from(round, &LOGITS, &to, |_| &look)?;
+            known.targets.push((look, ensemble));
             Ok(())
         })?;
-        server.once("student", &mut targets, |server, targets, round| {
-            self.distil(server, round, targets)?;
+        server.once("student", &mut known, |server, known, round| {
+            self.distil(server, round, &known.targets)?;
             server.evaluate(round, &STUDENT)
         })?;
         if self.keep_clients {
-            server.keep_clients(&TEACHER)?;
+            server.keep_clients_of(&TEACHER, &known.trained)?;
         }
         server.keep_model(&STUDENT)
     }

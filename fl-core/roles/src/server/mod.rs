@@ -268,9 +268,23 @@ impl Server<'_> {
         down: impl Fn(ClientId) -> &'d D + Sync,
     ) -> Result<O> {
         let cohort = self.cohort(round, exchange)?;
+        self.run_from(round, exchange, &cohort, down)
+    }
+
+    /// As [`Server::run`], with these clients.
+    ///
+    /// # Errors
+    /// Those of [`Server::run`].
+    pub fn run_from<'d, D: Message, U: Message, O: Message>(
+        &mut self,
+        round: &Round,
+        exchange: &Exchange<D, U>,
+        cohort: &Cohort,
+        down: impl Fn(ClientId) -> &'d D + Sync,
+    ) -> Result<O> {
         let down = |id| -> &'d (dyn AnyMessage + 'static) { down(id) };
         let label = exchange.label();
-        self.0.run(round, label, &cohort, &down, None)?.take()
+        self.0.run(round, label, cohort, &down, None)?.take()
     }
 
     /// As [`Server::run`]; the aggregator combines what `form` makes of each answer. `form` sees

@@ -699,6 +699,7 @@ fn clients_that_did_not_train_are_neither_scored_nor_kept() {
         ("fedkt", "student", short, &[0, 1, 4][..]),
         ("fedkt", "student", &[crash], &[1, 2, 3, 4]),
         ("fedkt", "student", votes, &[1, 2, 3, 4]),
+        ("fedkd", "teacher", &[crash], &[1, 2, 3, 4]),
         ("dense", "teacher", brief, &[1, 2]),
         ("fediod", "teacher", brief, &[1, 2]),
     ];
@@ -730,4 +731,19 @@ fn clients_that_did_not_train_are_neither_scored_nor_kept() {
         kept.retain(|name| name != slot);
         assert_eq!(kept, due, "{name}");
     }
+}
+
+#[test]
+fn a_client_that_did_not_train_does_not_teach() {
+    let tmp = tempfile::tempdir().unwrap();
+    let (dir, path) = (tmp.path(), quick("fedkd"));
+    let crash = "faults={on-error: drop, inject: [{what: crash, clients: 0, rounds: 0}]}";
+    json(
+        dir,
+        &["run", &path, "--json", "--out", "out", "--set", crash],
+    );
+    let asked = entry(dir, "scores of the public samples");
+    let answers = asked["answers"].as_array().unwrap().iter();
+    let by: Vec<_> = answers.map(|answer| answer[0].as_u64().unwrap()).collect();
+    assert_eq!(by, [1, 2, 3, 4]);
 }
