@@ -43,12 +43,12 @@ impl Protocol for CoDistill {
             }
             self.judge(server, round, "taught", &taught)?;
             state.count(server, round, &taught)?;
+            // a student at the server learns too, and may teach in place of the ensemble (FedED,
+            // DS-FL)
+            let mut taught = self.teach_student(server, round, taught)?;
             if self.teacher == Teacher::Truth {
                 taught = truth(server, taught.rows().to_vec())?;
             }
-            // a student at the server learns too, and may teach in place of the ensemble (FedED,
-            // DS-FL)
-            let taught = self.teach_student(server, round, taught)?;
             // each client trains on its own examples and distils the labels
             self.teach_clients(server, round, taught)?;
             self.evaluate(server, round)

@@ -239,6 +239,13 @@ fn true_labels_teach_whatever_the_clients_say() {
     assert_eq!(truth, learnt("  teacher: truth", &noise));
     assert_ne!(learnt("", MEAN), learnt("", &noise));
     assert!(truth.as_f64().unwrap() > 0.8, "{truth}");
+    // the server's student learns what the clients say
+    let student = |parts: &str| {
+        let parts = format!("{parts}\n  student: {{ use: linear }}");
+        learnt("  teacher: truth", &parts);
+        fs::read(dir.path().join("out/models/student")).unwrap()
+    };
+    assert!(student(MEAN) != student(&noise));
     let path = spec(dir.path(), "  teacher: truth", MEAN);
     let (code, said) = fails(dir.path(), &["check", &path]);
     assert!(
