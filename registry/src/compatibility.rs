@@ -2,13 +2,15 @@
 
 use crate::check::{CheckedProtocol, Fill};
 use crate::training_check::TrainingCheck;
-use fl_core::message::{Counts, Ids, Message as _, SampleShape, VoteSensitivity};
+use fl_core::message::{
+    Counts, Erased, Ids, Message as _, MessageType, SampleShape, VoteSensitivity,
+};
 use fl_core::privacy::Unit;
 use fl_core::settings::show_path;
 use fl_core::{
     Ability, Accountant, AnyMechanism, AnySelector, BoxedPart, COUNTS, ClientId, Cohort,
-    FitOptions, Length, Loss, PassStep, Pool, PrivacyEvent, Problem, Role, Roster, Samples,
-    SamplingScheme, SlotSpec, Stream, Target, Task, TaskKind, Trainer, named_clients,
+    ExchangeSpec, FitOptions, Length, Loss, PassStep, Pool, PrivacyEvent, Problem, Role, Roster,
+    Samples, SamplingScheme, SlotSpec, Stream, Target, Task, TaskKind, Trainer, named_clients,
     parameters_in,
 };
 use ndarray::Array2;
@@ -94,24 +96,10 @@ impl<'f> CompatibilityCheck<'f> {
                 }
                 Vec::new()
             }
-            Role::Privacy if slot.only_clips => {
-                let part = <Box<dyn AnyMechanism>>::cast(part);
-                match part.and_then(|part| release(part, task, &Cohort::all(1), None)) {
-                    Some(Ok(event)) if !matches!(event, PrivacyEvent::Unaccounted { .. }) => vec![format!(
-                        "the mechanism adds noise ({event}), but this slot only clips and would never draw it; use a slot that releases"
-                    )],
-                    _ => Vec::new(),
-                }
-            }
-            Role::Privacy if !slot.only_clips && self.is_asked(slot) => {
-                let Some(part): Option<Box<dyn AnyMechanism>> = BoxedPart::cast(part) else {
-                    return Vec::new();
-                };
-                let few = self.too_few(fill, &*part);
-                let task = task.clone();
-                self.releases.push(Releasing { fill, part, task });
-                few.into_iter().collect()
-            }
+            Role::Privacy => match <Box<dyn AnyMechanism>>::cast(part) {
+                Some(part) => self.mechanism(slot, fill, part, task),
+                None => Vec::new(),
+            },
             _ => Vec::new(),
         }
     }
@@ -122,7 +110,8 @@ impl<'f> CompatibilityCheck<'f> {
         if part.on().kind != Ids::KIND {
             return None;
         }
-        let sizes = self.trainings.told_sizes(fill)?;
+        let mut sizes = self.trainings.told_sizes(fill)?;
+        sizes.retain(|(_, n)| *n > 0);
         let mut known: BTreeMap<usize, Option<String>> = BTreeMap::new();
         let mut why = |n: usize| {
             let draw = || {
@@ -132,18 +121,52 @@ impl<'f> CompatibilityCheck<'f> {
             };
             known.entry(n).or_insert_with(draw).clone()
         };
-        let few = sizes.iter().filter(|(_, n)| *n > 0);
-        let few = few.filter_map(|(id, n)| Some((*id, *n, why(*n)?)));
+        let few = sizes.iter().filter_map(|(id, n)| Some((*id, *n, why(*n)?)));
         let few: Vec<(ClientId, usize, String)> = few.collect();
         let (_, _, least) = few.iter().min_by_key(|(_, n, _)| *n)?;
         let ids: Vec<ClientId> = few.iter().map(|(id, ..)| *id).collect();
         let text = format!("it cannot draw at {}: {least}", named_clients(&ids));
-        let own = sizes.iter().filter(|(_, n)| *n > 0).count();
-        if self.drops && few.len() < own {
+        if self.drops && few.len() < sizes.len() {
             self.trainings.note_once(fill, text);
             return None;
         }
         Some(text)
+    }
+
+    fn mechanism(
+        &mut self,
+        slot: &SlotSpec,
+        fill: &'f Fill,
+        part: Box<dyn AnyMechanism>,
+        task: &Task,
+    ) -> Vec<String> {
+        let mut wrong = Vec::from_iter(self.unagreed(slot, &*part, task));
+        if slot.only_clips {
+            let event = release(part, task, &Cohort::all(1), None);
+            let event = event.and_then(Result::ok);
+            let noise = event.filter(|event| !matches!(event, PrivacyEvent::Unaccounted { .. }));
+            wrong.extend(noise.map(|event| format!(
+                "the mechanism adds noise ({event}), but this slot only clips and would never draw it; use a slot that releases"
+            )));
+        } else if self.is_asked(slot) {
+            wrong.extend(self.too_few(fill, &*part));
+            let task = task.clone();
+            self.releases.push(Releasing { fill, part, task });
+        }
+        wrong
+    }
+
+    /// Says that the mechanism needs a range on which all clients agree, and the protocol has no
+    /// exchange for it.
+    fn unagreed(&self, slot: &SlotSpec, part: &dyn AnyMechanism, task: &Task) -> Option<String> {
+        let protocol = self.protocol?;
+        let agrees = |q: &ExchangeSpec| q.requested_by == Some(slot.name);
+        part.range(&*small(part.on(), task)?)?;
+        (!protocol.asked.iter().any(agrees)).then(|| format!(
+            "its bound is a range on which all clients agree, and protocol `{}` has no exchange for that in this slot: take a bound \
+             that needs none, such as `z-max: per-client` of `quantise`",
+            protocol.name
+        ))
     }
 
     /// Does the protocol, set as it is, release anything through this slot?
@@ -521,6 +544,14 @@ fn differ(due: &Shapes, found: &Shapes) -> Option<String> {
     other.or_else(|| more().map(|name| format!("only this one has `{name}`")))
 }
 
+/// A small message of this kind; `None` if none can be made up.
+fn small(of: &'static MessageType, task: &Task) -> Option<Erased> {
+    let mut draws = Stream::root(0).child("check", 0).draws();
+    let number = |draws: &mut fl_core::Draws| draws.normal() as f32;
+    let classes = task.kind.outputs();
+    of.sample(&mut SampleShape::new(1, &number, &mut draws).fixed(&[0, 1], classes, 1))
+}
+
 /// What a small release would be; `None` if no message of this kind can be made up.
 pub(crate) fn release(
     mut mechanism: Box<dyn AnyMechanism>,
@@ -528,11 +559,7 @@ pub(crate) fn release(
     cohort: &Cohort,
     votes: Option<VoteSensitivity>,
 ) -> Option<Result<PrivacyEvent, Problem>> {
-    let mut draws = Stream::root(0).child("check", 0).draws();
-    let number = |draws: &mut fl_core::Draws| draws.normal() as f32;
-    let classes = task.kind.outputs();
-    let mut outline = SampleShape::new(1, &number, &mut draws).fixed(&[0, 1], classes, 1);
-    let mut message = mechanism.on().sample(&mut outline)?;
+    let mut message = small(mechanism.on(), task)?;
     if let (Ok(counts), Some(votes)) = (message.get_mut::<Counts>(), votes) {
         counts.set_sensitivity(votes);
     }

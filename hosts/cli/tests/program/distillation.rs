@@ -754,3 +754,23 @@ fn a_client_that_did_not_train_does_not_teach() {
     let by: Vec<_> = answers.map(|answer| answer[0].as_u64().unwrap()).collect();
     assert_eq!(by, [1, 2, 3, 4]);
 }
+
+#[test]
+fn a_range_that_clients_cannot_agree_on_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let parts = |z_max: &str| {
+        format!(
+            "  ensemble: {{ use: mean-logits }}\n  privacy: {{ use: quantise, levels: 4{z_max} }}"
+        )
+    };
+    let path = spec(dir, "  labels: scores", &parts(""));
+    let (code, said) = fails(dir, &["check", &path]);
+    assert!(
+        code == 2 && said.contains("protocol `co-distill` has no exchange for that"),
+        "{said}"
+    );
+    for own in [", z-max: per-client", ", z-max: { fixed: 3.0 }"] {
+        out(dir, &["check", &spec(dir, "  labels: scores", &parts(own))]);
+    }
+}
