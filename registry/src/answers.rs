@@ -137,7 +137,9 @@ impl Checker<'_> {
         let facts = DataFacts {
             clients,
             cohorts: cohorts.iter().filter_map(most).collect(),
+            input: data.task().map(|task| task.input),
             public: data.most_public(),
+            other_public: data.has_other_public(),
             examples: &|| {
                 let open = !parts.has("accountant");
                 open.then(sizes).flatten().map(|of| of.clients)

@@ -27,6 +27,10 @@ pub trait DataSection: Settings {
     fn has_public_labels(&self) -> bool {
         false
     }
+    /// Are the public samples of another data set than the clients'?
+    fn has_other_public(&self) -> bool {
+        false
+    }
     /// What `public` takes that a run without it would have, such as `takes 600 training rows`;
     /// `None` if there is no `public`, or the section itself uses it.
     fn takes_public(&self) -> Option<String> {

@@ -2,6 +2,7 @@
 
 use crate::build::build;
 use crate::features::Features;
+use crate::public::PublicFrom;
 use crate::public_size::{most, taken};
 use crate::section::DataSpec;
 use crate::split_spec::Split;
@@ -26,6 +27,11 @@ impl DataSection for DataSpec {
 
     fn has_public_labels(&self) -> bool {
         self.public.as_ref().is_some_and(|p| p.labelled)
+    }
+
+    fn has_other_public(&self) -> bool {
+        let public = self.public.as_ref();
+        public.is_some_and(|p| matches!(p.from, PublicFrom::Set(_)))
     }
 
     fn takes_public(&self) -> Option<String> {

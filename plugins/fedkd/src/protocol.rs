@@ -162,6 +162,21 @@ struct State {
 }
 
 impl OneShotDistill {
+    /// Returns the conflict of `passes` with the student's training, if it learns from each pass in
+    /// another epoch and has too few.
+    fn unlearnt(&self) -> Option<Conflict> {
+        let passes = self.passes;
+        let why = match self.student.epochs {
+            _ if passes == 1 => return None,
+            None => "has the student learn from another pass in each epoch: give `student.epochs` in place of steps".into(),
+            Some(epochs) if epochs < passes => format!(
+                "is {passes}, and the student learns from another pass in each of {epochs} epochs, so the others would only cost: ask for fewer, or for more `student.epochs`"
+            ),
+            Some(_) => return None,
+        };
+        Some(Conflict::at("passes", why))
+    }
+
     fn train(&self, client: &mut Client) -> Result<Nothing> {
         if client.has(&dp_sgd::SLOT) {
             dp_sgd::train(client, &TEACHER, self.sampling.as_ref(), (&self.local, 1.0))?;
@@ -334,6 +349,21 @@ impl Protocol for OneShotDistill {
             dp_sgd::conflict(has, self.sampling.as_ref(), &self.local),
             both.when(self.public_labels && has(&dp_sgd::SLOT)),
             unlabelled.when(self.public_labels && !has("data.public.labelled")),
+            self.unlearnt(),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
+    }
+
+    fn data_conflicts(&self, facts: &DataFacts<'_>) -> Vec<Conflict> {
+        let flat = facts.input.as_ref().is_some_and(|input| input.len() != 3);
+        let flat = flat && self.passes > 1;
+        let unlike = self.public_labels && facts.other_public;
+        let join = "has clients learn from public samples among their own, and these are of another data set: take them from the same, with `data.public.from: { share: .. }`, or leave `public-labels` out";
+        [
+            Conflict::at("passes", "augments the public samples anew for each, which needs images [channels, height, width]: leave it out").when(flat),
+            Conflict::at("public-labels", join).when(unlike),
         ]
         .into_iter()
         .flatten()

@@ -16,6 +16,9 @@ choices! {
     }
 }
 
+/// The share of the public samples to validate on, if none is given.
+const VALIDATION: f64 = 0.1;
+
 settings! {
     /// FedAvg whose server's model starts at the combined parameters and learns from the ensemble
     /// of the clients' models on the public samples (FedDF, Lin et al. 2020).
@@ -33,7 +36,7 @@ settings! {
         /// With `patience`: the share of the public samples that the server validates on and does
         /// not learn from, at least one. The validation loss is the cross-entropy to the teacher,
         /// so no labels are needed; FedDF validates on labelled data.
-        validation: f64 = 0.1, in between(0.0, 1.0);
+        validation: f64 = VALIDATION, in between(0.0, 1.0);
     }
 }
 
@@ -90,7 +93,27 @@ impl RoundRule for FedDf {
         let alone = Conflict::between(
             "FedDF learns from public samples, and there are none: set `data.public`",
         );
-        alone.when(!has("data.public")).into_iter().collect()
+        let idle = Conflict::at(
+            "validation",
+            "has no effect without `patience`: give that, or leave `validation` out",
+        );
+        [
+            alone.when(!has("data.public")),
+            idle.when(self.patience.is_none() && self.validation != VALIDATION),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
+    }
+
+    fn data_conflicts(&self, facts: &DataFacts<'_>) -> Vec<Conflict> {
+        let public = facts.public.unwrap_or(usize::MAX);
+        let few = format!(
+            "validates on public samples and learns from others, and there are at most {public}: ask for more in `data.public`, or leave `patience` out"
+        );
+        let few = Conflict::at("patience", few);
+        let few = few.when(self.patience.is_some() && (1..2).contains(&public));
+        few.into_iter().collect()
     }
 
     fn model(&self, slot: SlotSpec) -> SlotSpec {

@@ -131,6 +131,11 @@ pub trait RoundRule: Settings + Send + Sync + 'static {
         Vec::new()
     }
 
+    /// See [`Protocol::data_conflicts`].
+    fn data_conflicts(&self, _facts: &DataFacts<'_>) -> Vec<Conflict> {
+        Vec::new()
+    }
+
     /// As [`Protocol::suits`], for a task whose outputs are no scores of classes of whole inputs.
     ///
     /// # Errors
@@ -294,6 +299,10 @@ impl<R: RoundRule> Protocol for Rounds<R> {
         all.extend(shared.into_iter().flatten());
         all.extend(family.misfits(R::USES_WHOLE_MODELS, has));
         all
+    }
+
+    fn data_conflicts(&self, facts: &DataFacts<'_>) -> Vec<Conflict> {
+        self.settings.own.data_conflicts(facts)
     }
 
     fn suits(&self, kind: TaskKind, has: &dyn Fn(&str) -> bool) -> std::result::Result<(), String> {

@@ -13,8 +13,12 @@ pub struct DataFacts<'a> {
     /// The most clients in a round, by the slot of their selector; without slots whose selectors
     /// must see more than there is before a run.
     pub cohorts: BTreeMap<&'static str, usize>,
+    /// The shape of an input, if it is known then.
+    pub input: Option<Vec<usize>>,
     /// The most public samples that there can be.
     pub public: Option<usize>,
+    /// Whether the public samples are of another data set than the clients'.
+    pub other_public: bool,
     /// How many examples each client has, if that is known then and no secret. May load the data.
     pub examples: &'a dyn Fn() -> Option<Vec<usize>>,
 }

@@ -756,6 +756,46 @@ fn a_client_that_did_not_train_does_not_teach() {
 }
 
 #[test]
+fn what_would_fail_or_do_nothing_is_found_before_the_run() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let linear = [
+        "data.set=blobs",
+        "parts.teacher={use: linear}",
+        "parts.student={use: linear}",
+        "protocol.passes=3",
+    ];
+    let other = [
+        "data.public={from: {set: glyphs}, labelled: true}",
+        "protocol.public-labels=true",
+    ];
+    let one = ["data.public={from: {count: 1}}", "protocol.patience=5"];
+    let steps = [
+        "protocol.passes=4",
+        "protocol.student={steps: 20, batch: 32}",
+    ];
+    let cases: [(&str, &[&str], &str); 6] = [
+        (
+            "fedkd",
+            &["protocol.passes=31"],
+            "the others would only cost",
+        ),
+        ("fedkd", &steps, "give `student.epochs` in place of steps"),
+        ("fedkd", &linear, "which needs images"),
+        ("fedkd", &other, "these are of another data set"),
+        ("feddf", &one, "there are at most 1"),
+        ("feddf", &["protocol.validation=0.3"], "without `patience`"),
+    ];
+    for (name, set, due) in cases {
+        let path = quick(name);
+        let set = set.iter().flat_map(|set| ["--set", *set]);
+        let args: Vec<&str> = ["check", &path].into_iter().chain(set).collect();
+        let (code, said) = fails(dir, &args);
+        assert!(code == 2 && said.contains(due), "{args:?}: {said}");
+    }
+}
+
+#[test]
 fn a_range_that_clients_cannot_agree_on_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
