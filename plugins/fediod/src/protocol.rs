@@ -197,7 +197,9 @@ impl Protocol for GenerateAndDistill {
         let told = Conflict::at("equal-weights", alike);
         let told = told.when(self.equal_weights && self.weights != Weights::Uniform);
         let sampling = dp_sgd::conflict(has, self.sampling.as_ref(), &self.local);
-        [foreign, told, sampling].into_iter().flatten().collect()
+        let mut all: Vec<Conflict> = [foreign, told, sampling].into_iter().flatten().collect();
+        all.extend(self.idle());
+        all
     }
 }
 plugin!(protocol "generate-and-distill" => GenerateAndDistill,

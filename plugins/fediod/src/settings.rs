@@ -278,6 +278,44 @@ impl GenerateAndDistill {
         }
     }
 
+    /// Returns the settings of terms that do not count.
+    pub(crate) fn idle(&self) -> impl Iterator<Item = Conflict> {
+        let Terms {
+            gan,
+            conf,
+            unique,
+            balance,
+            ..
+        } = self.terms;
+        let warm = conf + unique + balance > 0.0 || self.mimic == Mimic::Kl;
+        let idle = |setting, given: bool, counts: bool, by| {
+            let text = format!("has no effect while {by}: leave `{setting}` out");
+            Conflict::at(setting, text).when(given && !counts)
+        };
+        [
+            idle(
+                "tau",
+                self.tau != 1.0,
+                warm,
+                "`terms` has 0 for `conf`, `unique` and `balance`, and `mimic` is not `kl`",
+            ),
+            idle(
+                "divergence",
+                self.divergence != Divergence::JensenShannon,
+                unique > 0.0,
+                "`terms.unique` is 0",
+            ),
+            idle(
+                "discriminators",
+                self.discriminators != Discriminators::Sum,
+                gan > 0.0,
+                "`terms.gan` is 0",
+            ),
+        ]
+        .into_iter()
+        .flatten()
+    }
+
     /// Returns whether the method uses discriminators at all.
     pub(crate) fn discriminates(&self) -> bool {
         let weighs = matches!(&self.weights, Weights::Importance(i) if i.discriminator);
@@ -303,6 +341,47 @@ impl SentCounts {
             Self::Classes => task.kind.classes(),
             Self::Examples => 1,
             Self::Nothing => 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fl_core::settings::read_yaml;
+
+    #[test]
+    fn settings_of_terms_that_do_not_count_are_mistakes() {
+        let idle = |yaml: &str| {
+            let of: GenerateAndDistill = read_yaml(yaml).unwrap();
+            let found = of.idle().filter_map(|conflict| conflict.setting);
+            found.collect::<Vec<_>>()
+        };
+        for (yaml, due) in [
+            ("{}", &[][..]),
+            (
+                "{tau: 2.0, divergence: published, discriminators: mean}",
+                &[],
+            ),
+            ("{terms: {conf: 0.0, unique: 0.0}, tau: 2.0}", &["tau"]),
+            (
+                "{terms: {conf: 0.0, unique: 0.0}, tau: 2.0, mimic: kl}",
+                &[],
+            ),
+            (
+                "{terms: {conf: 0.0, unique: 0.0, balance: 1.0}, tau: 2.0}",
+                &[],
+            ),
+            (
+                "{terms: {unique: 0.0}, divergence: published}",
+                &["divergence"],
+            ),
+            (
+                "{terms: {gan: 0.0}, discriminators: sizes}",
+                &["discriminators"],
+            ),
+        ] {
+            assert_eq!(idle(yaml), due, "{yaml}");
         }
     }
 }

@@ -7,6 +7,11 @@ use fl_core::loss::{self, softmax};
 use fl_core::prelude::*;
 use ndarray::Array2;
 
+/// The published temperature of the generator's divergence.
+const TEMPERATURE: f64 = 3.0;
+/// The published factor of the step of a weight.
+const DECAY: f64 = 0.99;
+
 settings! {
     /// DENSE whose generator looks for inputs that the ensemble finds hard, and whose ensemble
     /// learns the weights of its models from them (Co-Boosting; Dai et al. 2024).
@@ -15,13 +20,13 @@ settings! {
         /// ensemble's probability of its label. Published code: 1.
         hardness: f64 = 1.0, in 0.0..=100.0;
         /// The temperature of the generator's divergence. Published code: 3.
-        adversarial_temperature: f64 = 3.0, in above(0.0);
+        adversarial_temperature: f64 = TEMPERATURE, in above(0.0);
         /// The step of a model's weight in the ensemble, for each mini-batch of the pool. Published
         /// code: 0.01, with 10 clients, whose weights begin at 0.1 each; with more clients take
         /// less.
         weight_step: f64 = 0.01, in 0.0..=1.0;
         /// The factor of that step from round to round. Published code: 0.99.
-        weight_decay: f64 = 0.99, in above_to(0.0, 1.0);
+        weight_decay: f64 = DECAY, in above_to(0.0, 1.0);
         /// How far each number of a made input moves before the student learns from it, as a share
         /// of the range of the made inputs. Published code: 8 of 255.
         shift: f64 = 0.031372549, in 0.0..=1.0;
@@ -34,6 +39,24 @@ const SHIFT_TEMPERATURE: f64 = 4.0;
 impl OneShotRule for CoBoosting {
     fn adversarial_temperature(&self) -> f64 {
         self.adversarial_temperature
+    }
+
+    fn conflicts(&self, adversarial: f64) -> Vec<Conflict> {
+        let temperature = Conflict::at(
+            "adversarial-temperature",
+            "has no effect while `adversarial` is 0: leave it out",
+        );
+        let decay = Conflict::at(
+            "weight-decay",
+            "has no effect while `weight-step` is 0: leave it out",
+        );
+        [
+            temperature.when(adversarial == 0.0 && self.adversarial_temperature != TEMPERATURE),
+            decay.when(self.weight_step == 0.0 && self.weight_decay != DECAY),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
     }
 
     fn emphasis(&self, seen: &Seen) -> Emphasis {

@@ -64,6 +64,12 @@ pub trait OneShotRule: Settings + Send + Sync + 'static {
         1.0
     }
 
+    /// Returns settings that have no effect at this weight of the divergence in the generator's
+    /// loss.
+    fn conflicts(&self, _adversarial: f64) -> Vec<Conflict> {
+        Vec::new()
+    }
+
     /// Changes the weights of the models, before the round's batch joins the pool. Defaults to
     /// equal weights.
     ///
@@ -210,7 +216,9 @@ impl<R: OneShotRule> Protocol for OneShot<R> {
     fn conflicts(&self, has: &dyn Fn(&str) -> bool) -> Vec<Conflict> {
         let of = &self.0.shared;
         let sampling = dp_sgd::conflict(has, of.sampling.as_ref(), &of.local);
-        sampling.into_iter().collect()
+        let mut all = self.0.own.conflicts(of.adversarial);
+        all.extend(sampling);
+        all
     }
 }
 

@@ -17,6 +17,9 @@ use std::ops::RangeInclusive;
 /// With more uniform points, the matrix of the exact fit takes more than 3.2 GB.
 const MOST_EXACT: usize = 20_000;
 
+/// Number of landmarks, if none is given.
+const LANDMARKS: usize = 400;
+
 /// Numbers of all uniform points together: 2 GB.
 const MOST_VALUES: usize = 500_000_000;
 
@@ -60,8 +63,8 @@ settings! {
         beta: Option<f64> = None, in above(0.0);
         /// The estimator of the ratio.
         variant: Variant = Variant::Exact;
-        /// Number of landmarks of `variant: landmarks`.
-        landmarks: usize = 400, in 1..=20_000;
+        /// Number of landmarks; only for `variant: landmarks`. Default: 400.
+        landmarks: Option<usize> = None, in 1..=20_000;
         /// One ratio and threshold for each class that the client has; a sample is kept if any
         /// accepts it. Otherwise, and for sets without single labels, one ratio for all.
         per_class: bool = true;
@@ -74,6 +77,9 @@ fn check(s: &DensityRatioSettings) -> Result<(), String> {
             "`uniform` must be at most {MOST_EXACT} for an exact ratio, got {}; use `variant: landmarks`",
             s.uniform
         ));
+    }
+    if s.variant != Variant::Landmarks && s.landmarks.is_some() {
+        return Err("`landmarks` has no effect without `variant: landmarks`: set that, or leave `landmarks` out".into());
     }
     match s.bounds.as_deref() {
         None => Ok(()),
@@ -227,7 +233,7 @@ impl DensityRatio {
         let method = match s.variant {
             Variant::Exact => Method::Exact,
             Variant::Official => Method::Official,
-            Variant::Landmarks => Method::Landmarks(s.landmarks, &landmarks),
+            Variant::Landmarks => Method::Landmarks(s.landmarks.unwrap_or(LANDMARKS), &landmarks),
         };
         let ratios = Ratios::fit(uniform.view(), &fit_to, sigma, beta, method)?;
         let threshold = |(of, group): (usize, &Vec<usize>)| {

@@ -66,8 +66,8 @@ fn it_knows_its_own_and_one_class_is_enough() {
         [6.2, 0.1],
         [0.0, 5.0],
     ]);
-    for variant in ["exact", "landmarks"] {
-        let yaml = format!("{{{SMALL}, share: 0.3, variant: {variant}, landmarks: 80}}");
+    for variant in ["exact", "landmarks, landmarks: 80"] {
+        let yaml = format!("{{{SMALL}, share: 0.3, variant: {variant}}}");
         let mut part = fitted(&yaml, &lumps(of.clone(), 1)).unwrap();
         assert_eq!(chosen(&mut part, &pool), [0, 2, 4], "{variant}");
         let rank = part.rank(&pool).unwrap().unwrap();
@@ -275,4 +275,13 @@ fn mistakes_are_told() {
         format!("{:#}", part.load(b"what").unwrap_err()),
     ]);
     insta::assert_snapshot!(lines.join("\n"));
+}
+
+#[test]
+fn landmarks_of_another_variant_are_a_mistake() {
+    let error = read_yaml::<DensityRatioSettings>("{landmarks: 20}").unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "`landmarks` has no effect without `variant: landmarks`: set that, or leave `landmarks` out"
+    );
 }

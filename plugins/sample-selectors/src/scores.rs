@@ -14,10 +14,11 @@ use serde::{Deserialize, Serialize};
 settings! {
     /// Keeps the samples with the largest softmax probability of the client's model (Hendrycks and
     /// Gimpel 2017). Chooses from scores: set `protocol.filter-on: scores`.
+    #[check(ConfidenceSettings::one_threshold)]
     pub struct ConfidenceSettings {
         /// Share of the client's own samples that would be rejected (0.25 as in Selective-FD's
-        /// ablations): the threshold is this quantile of their confidences.
-        quantile: f64 = 0.25, in 0.0..=1.0;
+        /// ablations): the threshold is this quantile of their confidences. Default: 0.25.
+        quantile: Option<f64> = None, in 0.0..=1.0;
         /// A fixed threshold in place of a quantile.
         threshold: Option<f64> = None, in above_to(0.0, 1.0);
     }
@@ -26,12 +27,37 @@ settings! {
 settings! {
     /// Keeps the samples of low energy, `-logsumexp(scores)` (Liu et al. 2020). Chooses from
     /// scores: set `protocol.filter-on: scores`.
+    #[check(EnergySettings::one_threshold)]
     pub struct EnergySettings {
         /// Share of the client's own samples that would be rejected (0.25 as in Selective-FD's
         /// ablations): the threshold is this quantile of their energies, counted from the highest.
-        quantile: f64 = 0.25, in 0.0..=1.0;
+        /// Default: 0.25.
+        quantile: Option<f64> = None, in 0.0..=1.0;
         /// A fixed threshold in place of a quantile; an energy may be negative.
         threshold: Option<f64> = None;
+    }
+}
+
+/// The share of a client's own samples to reject, if neither it nor a threshold is given.
+const QUANTILE: f64 = 0.25;
+
+fn one_threshold(quantile: Option<f64>, threshold: Option<f64>) -> Result<(), String> {
+    if quantile.is_some() && threshold.is_some() {
+        Err("`quantile` has no effect beside a fixed `threshold`: leave one of them out".into())
+    } else {
+        Ok(())
+    }
+}
+
+impl ConfidenceSettings {
+    fn one_threshold(&self) -> Result<(), String> {
+        one_threshold(self.quantile, self.threshold)
+    }
+}
+
+impl EnergySettings {
+    fn one_threshold(&self) -> Result<(), String> {
+        one_threshold(self.quantile, self.threshold)
     }
 }
 
@@ -150,7 +176,7 @@ macro_rules! selector {
         impl From<$settings> for $part {
             fn from(settings: $settings) -> Self {
                 let fixed: fn(&$settings) -> Option<f64> = $fixed;
-                Self(Filter { name: $name, judge: $judge, fixed: fixed(&settings), quantile: settings.quantile, fitted: None })
+                Self(Filter { name: $name, judge: $judge, fixed: fixed(&settings), quantile: settings.quantile.unwrap_or(QUANTILE), fitted: None })
             }
         }
         impl Selector for $part {

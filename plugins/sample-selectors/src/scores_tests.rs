@@ -126,3 +126,13 @@ fn mistakes_are_told() {
         [unfitted, images, other.unwrap_err(), nan, findings, state].map(|e| format!("{e:#}"));
     insta::assert_snapshot!(lines.join("\n"));
 }
+
+#[test]
+fn a_quantile_beside_a_fixed_threshold_is_a_mistake() {
+    let both = "{quantile: 0.1, threshold: 0.5}";
+    let due = "`quantile` has no effect beside a fixed `threshold`: leave one of them out";
+    let confidence = read_yaml::<ConfidenceSettings>(both).unwrap_err();
+    assert_eq!(confidence.to_string(), due);
+    let energy = read_yaml::<EnergySettings>(both).unwrap_err();
+    assert_eq!(energy.to_string(), due);
+}

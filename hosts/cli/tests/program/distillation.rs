@@ -774,7 +774,12 @@ fn what_would_fail_or_do_nothing_is_found_before_the_run() {
         "protocol.passes=4",
         "protocol.student={steps: 20, batch: 32}",
     ];
-    let cases: [(&str, &[&str], &str); 6] = [
+    let still = [
+        "protocol.adversarial=0",
+        "protocol.adversarial-temperature=2",
+    ];
+    let constant = ["protocol.weight-step=0", "protocol.weight-decay=0.5"];
+    let cases: [(&str, &[&str], &str); 9] = [
         (
             "fedkd",
             &["protocol.passes=31"],
@@ -785,6 +790,13 @@ fn what_would_fail_or_do_nothing_is_found_before_the_run() {
         ("fedkd", &other, "these are of another data set"),
         ("feddf", &one, "there are at most 1"),
         ("feddf", &["protocol.validation=0.3"], "without `patience`"),
+        ("co-boosting", &still, "while `adversarial` is 0"),
+        ("co-boosting", &constant, "while `weight-step` is 0"),
+        (
+            "fediod",
+            &["protocol.terms.gan=0", "protocol.discriminators=mean"],
+            "`terms.gan` is 0",
+        ),
     ];
     for (name, set, due) in cases {
         let path = quick(name);
