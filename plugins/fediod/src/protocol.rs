@@ -67,7 +67,9 @@ impl Protocol for GenerateAndDistill {
                 .needs(Ability::ByStep)
                 .with_task(self.judges())
                 .needs(Ability::InputGradient)
-                .needs_if(self.game == Game::Linear, Ability::Loss(Loss::Mse));
+                .needs_if(self.game == Game::Linear, Ability::Loss(Loss::Mse))
+                .needs_if(self.game == Game::Linear, Ability::NoBuffers)
+                .needs_if(self.game == Game::Linear, Ability::ByGradient);
             let trained = Training::steps(self.steps, self.batch);
             all = all.slot(trained.needs(discriminator));
         }

@@ -779,7 +779,9 @@ fn what_would_fail_or_do_nothing_is_found_before_the_run() {
         "protocol.adversarial-temperature=2",
     ];
     let constant = ["protocol.weight-step=0", "protocol.weight-decay=0.5"];
-    let cases: [(&str, &[&str], &str); 9] = [
+    let normal = "parts.discriminator.net=[{conv: {out: 8, kernel: 4, stride: 2, pad: 1}}, batch-norm, outputs]";
+    let random = "parts.discriminator.net=[{conv: {out: 8, kernel: 4, stride: 2, pad: 1}}, {dropout: 0.5}, outputs]";
+    let cases: [(&str, &[&str], &str); 11] = [
         (
             "fedkd",
             &["protocol.passes=31"],
@@ -792,6 +794,16 @@ fn what_would_fail_or_do_nothing_is_found_before_the_run() {
         ("feddf", &["protocol.validation=0.3"], "without `patience`"),
         ("co-boosting", &still, "while `adversarial` is 0"),
         ("co-boosting", &constant, "while `weight-step` is 0"),
+        (
+            "fediod",
+            &["protocol.game=linear", normal],
+            "parts.discriminator",
+        ),
+        (
+            "fediod",
+            &["protocol.game=linear", random],
+            "parts.discriminator",
+        ),
         (
             "fediod",
             &["protocol.terms.gan=0", "protocol.discriminators=mean"],
