@@ -52,6 +52,7 @@ impl Protocol for GenerateAndDistill {
         let student = Training::steps(self.steps * self.student_steps, self.batch).needs(student);
         let mut all = Declaration::new()
             .rounds(self.warm_up + self.rounds)
+            .grows_by("rounds")
             .measures([Measurement::server(&STUDENT)])
             .measures(
                 self.evaluate_clients

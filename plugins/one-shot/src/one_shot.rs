@@ -144,6 +144,7 @@ impl<R: OneShotRule> Protocol for OneShot<R> {
         let models = MODELS.answered_by(|client, _| self.train(client));
         Declaration::new()
             .rounds(of.rounds)
+            .grows_by("rounds")
             .measures([Measurement::server(&STUDENT)])
             .measures(of.evaluate_clients.then(|| Measurement::clients(&TEACHER)))
             .measures([CROSS_ENTROPY, DIVERGENCE].map(Measurement::number))

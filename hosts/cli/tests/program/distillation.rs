@@ -838,3 +838,24 @@ fn a_range_that_clients_cannot_agree_on_is_refused() {
         out(dir, &["check", &spec(dir, "  labels: scores", &parts(own))]);
     }
 }
+
+#[test]
+fn exact_a_finished_run_that_makes_inputs_gets_more_rounds() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    for name in ["dense", "co-boosting", "fediod"] {
+        let path = quick(name);
+        let run = |args: &[&str], rounds: &str| {
+            let rounds = format!("protocol.rounds={rounds}");
+            let steps = ["--json", "--quiet", "--set", &rounds];
+            json(dir, &[args, &steps].concat())["digest"].clone()
+        };
+        let (whole, grown) = (format!("{name}-whole"), format!("{name}-grown"));
+        let few = ["--set", "protocol.steps=2"];
+        let begin =
+            |out: &str, rounds| run(&[&["run", &path, "--out", out], &few[..]].concat(), rounds);
+        let due = begin(&whole, "3");
+        begin(&grown, "2");
+        assert_eq!(run(&["run", "--resume", &grown], "3"), due, "{name}");
+    }
+}
