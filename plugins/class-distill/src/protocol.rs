@@ -5,7 +5,7 @@ use fl_core::TaskKind;
 use fl_core::message::{ClassMeans, softmax};
 use fl_core::prelude::*;
 use ndarray::Array2;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 settings! {
     /// Clients exchange the mean output of their models over their examples of each class, and
@@ -99,25 +99,37 @@ impl Protocol for ClassDistill {
         server.once("warm-up", &mut (), |server, (), round| {
             server.collect(round, &WARM_UP, |_| &Nothing).map(|_| ())
         })?;
-        server.rounds(&mut (), |server, (), round| {
+        let mut silent = 0;
+        server.rounds(&mut silent, |server, silent, round| {
             // each client sends the mean output of its model over its examples of each class that
             // it has
             let answers = server.collect(round, &MEANS, |_| &Nothing)?;
             // the server computes for each class the mean over the clients that have it
             let mean = server.aggregate(&ENSEMBLE, round, &answers)?;
-            server.record(round, "taught.classes", mean.rows.len() as f64)?;
-            // each client trains towards its labels and the means of their classes
-            if !self.leave_one_out {
-                server.collect(round, &LEARN, |_| &mean)?
+            let others = if self.leave_one_out {
+                means_of_others(server, round, &answers, &all)?
             } else {
-                let others = means_of_others(server, round, &answers, &all)?;
-                server.collect(round, &LEARN, |id| &others[&id])?
+                BTreeMap::new()
             };
+            let taught = |id| others.get(&id).unwrap_or(&mean);
+            // a client has examples of the classes that it has sent
+            let told = answers.iter().flat_map(|mail| {
+                let own = mail.body.rows.iter();
+                own.filter(|class| taught(mail.from).class(**class).is_some())
+            });
+            let told = told.collect::<BTreeSet<_>>().len();
+            *silent += usize::from(told == 0);
+            server.record(round, "taught.classes", told as f64)?;
+            // each client trains towards its labels and the means of their classes
+            server.collect(round, &LEARN, taught)?;
             if self.evaluate_clients {
                 server.evaluate_clients(round, &MODEL)?;
             }
             Ok(())
         })?;
+        if silent > 0 {
+            server.warn(&format!("in {silent} of {} rounds no client was sent the mean of a class that it has, so nothing was learnt from the others", self.rounds));
+        }
         if self.evaluate_clients {
             server.keep_clients(&MODEL)?;
         }

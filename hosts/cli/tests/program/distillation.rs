@@ -548,6 +548,34 @@ fn exact_a_client_alone_is_shown_nobody() {
 }
 
 #[test]
+fn exact_a_class_of_one_client_is_taught_to_nobody_else() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let path = class_spec(
+        dir,
+        ", leave-one-out: true",
+        "ensemble: { use: mean-of-classes }",
+    );
+    let run = |split: &str| {
+        let split = format!("data.split={split}");
+        let _ = fs::remove_dir_all(dir.join("out"));
+        let args = ["run", &path, "--json", "--out", "out", "--set", &split];
+        let done = fl(dir, &args);
+        let said = String::from_utf8_lossy(&done.stderr).into_owned();
+        let answer: Value = serde_json::from_slice(&done.stdout).unwrap();
+        (answer["metrics"]["taught.classes"].as_f64(), said)
+    };
+    let (taught, said) = run("{classes: 1}");
+    let due = "in 3 of 3 rounds no client was sent the mean of a class that it has";
+    assert!(taught == Some(0.0) && said.contains(due), "{said}");
+    let (taught, said) = run("iid");
+    assert!(
+        taught == Some(4.0) && !said.contains("class mean"),
+        "{said}"
+    );
+}
+
+#[test]
 fn what_class_means_have_no_use_for_is_a_mistake() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
