@@ -80,14 +80,14 @@ pub fn accuracy(scores: ArrayView2<'_, f32>, labels: &[u32]) -> f64 {
 /// ties counting half (Mann-Whitney). Labels are 1, 0, or -1 for unknown (left out). `None` without
 /// positives or without negatives, and NaN if a score is.
 pub fn auc(
-    scores: impl IntoIterator<Item = f32>,
+    scores: impl IntoIterator<Item = impl Into<f64>>,
     labels: impl IntoIterator<Item = i8>,
 ) -> Option<f64> {
-    let mut known: Vec<(f32, bool)> = scores
+    let mut known: Vec<(f64, bool)> = scores
         .into_iter()
         .zip(labels)
         .filter(|(_, l)| *l >= 0)
-        .map(|(s, l)| (s, l == 1))
+        .map(|(s, l)| (s.into(), l == 1))
         .collect();
     known.sort_by(|a, b| a.0.total_cmp(&b.0));
     let positives = known.iter().filter(|(_, p)| *p).count();
@@ -557,5 +557,6 @@ mod tests {
         assert_eq!(auc([0.5, 0.5, 0.5, 0.2, 0.9], [1, 0, 1, 0, 0]), Some(0.5));
         assert_eq!(auc([0.1, 0.9, 0.5], [0, 1, -1]), Some(1.0));
         assert_eq!(auc([0.1, 0.9], [1, -1]), None);
+        assert_eq!(auc([3e-60, 2e-60, 1e-60], [1, 1, 0]), Some(1.0));
     }
 }

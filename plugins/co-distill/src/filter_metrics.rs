@@ -49,7 +49,7 @@ pub(crate) fn judge(
 
 /// Measures how well ranks separate samples for which `is` holds from the others.
 fn auroc(client: &mut Client, name: &str, ranks: &Option<Vec<f64>>, is: &[bool]) {
-    let ranks = ranks.iter().flatten().map(|r| *r as f32);
+    let ranks = ranks.iter().flatten().copied();
     if let Some(auc) = metrics::auc(ranks, is.iter().map(|is| i8::from(*is))) {
         client.measure(name, auc);
     }
