@@ -52,8 +52,9 @@ choices! {
         OwnBeforeLabels = "own-before-labels",
         /// The labels of the others first (FedMD: digest, then revisit).
         PublicFirst = "public-first",
-        /// Alternating steps, each on a new mini-batch (our reading of Cronus, which trains on
-        /// both together).
+        /// Alternating steps, each on a mini-batch drawn from all samples anew, so that `epochs`
+        /// give a number of steps and no passes (our reading of Cronus, which trains on both
+        /// together).
         Turns = "turns",
         /// Both in one step, along the gradient of
         /// `alpha * own loss + (1 - alpha) * loss on the labels`, with the number of steps of

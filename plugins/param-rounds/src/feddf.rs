@@ -31,7 +31,8 @@ settings! {
         /// How the clients' models form a teacher.
         teacher: TeacherOf = TeacherOf::MeanScores;
         /// Stop after this many mini-batches in a row without an improvement on the validation
-        /// samples, and keep the best parameters. FedDF: 1,000. Default: train to the end.
+        /// samples, and keep the best parameters. It validates ten times within as many, and after
+        /// each draws mini-batches from all samples anew. FedDF: 1,000. Default: train to the end.
         patience: Option<usize> = None, in 1..;
         /// With `patience`: the share of the public samples that the server validates on and does
         /// not learn from, at least one. The validation loss is the cross-entropy to the teacher,
