@@ -67,18 +67,23 @@ def ditto(clients, cohorts, begin, pull, own_steps):
     return own
 
 
-def apfl(clients, cohorts, begin, mix):
-    """APFL (Deng et al. 2020, Algorithm 1) with a fixed mixture. Returns the mixtures."""
+def apfl(clients, cohorts, begin, mix, adaptive=False):
+    """APFL (Deng et al. 2020, Algorithm 1). Where the mixture is `adaptive`, a client moves its share
+    along the slope of its loss by the share, before the first step of a round, and holds it within 0
+    and 1. Returns the mixtures."""
     own, shown, common = list(begin), list(begin), begin[0]
+    mixes = [mix] * len(clients)
     for cohort in cohorts:
         answers = []
         for k in cohort:
             w = common
-            for _ in range(STEPS):
-                by_mixture = slope(mix * own[k] + (1 - mix) * w, clients[k])
+            for step in range(STEPS):
+                by_mixture = slope(mixes[k] * own[k] + (1 - mixes[k]) * w, clients[k])
+                if adaptive and step == 0:
+                    mixes[k] = np.clip(mixes[k] - RATE * (own[k] - w) @ by_mixture, 0, 1)
                 w = w - RATE * slope(w, clients[k])
-                own[k] = own[k] - RATE * mix * by_mixture
-            shown[k] = mix * own[k] + (1 - mix) * w
+                own[k] = own[k] - RATE * mixes[k] * by_mixture
+            shown[k] = mixes[k] * own[k] + (1 - mixes[k]) * w
             answers.append(w)
         common = np.mean(answers, axis=0)
     return shown
