@@ -263,11 +263,11 @@ class _Watch:
                 why.add_note(str(error))
                 raise why from None
             if results is None:
-                raise _said(why, "nothing was begun") from None
+                raise _with_note(why, "nothing was begun") from None
             if results.stopped is None:
-                raise _said(why, f"the run was done by then: fl.open({str(results.folder)!r})") from None
+                raise _with_note(why, f"the run was done by then: fl.open({str(results.folder)!r})") from None
             on = f"stopped after {results.stopped}; go on with: fl.run(resume={str(results.folder)!r})"
-            raise _said(why, on) from None
+            raise _with_note(why, on) from None
         return self.end(done)
 
     def next(self):
@@ -318,7 +318,7 @@ class _Watch:
                 raise self.own
 
 
-def _said(why: BaseException, text: str) -> BaseException:
+def _with_note(why: BaseException, text: str) -> BaseException:
     """The same exception with a note."""
     if isinstance(why, KeyboardInterrupt) and not why.args:
         return KeyboardInterrupt(text)

@@ -531,7 +531,7 @@ def named(error: SpecError, written: Written) -> SpecError:
         for what, path in written.files.items():
             def place(found: re.Match[str], what=what, path=path) -> str:
                 row = _row(path, int(found[1])) if found[1] else -1
-                return _said(what) + (f", row {row}" if row >= 0 else "")  # names have no row
+                return _place_of(what) + (f", row {row}" if row >= 0 else "")  # names have no row
 
             text = re.sub(rf"{re.escape(str(path.absolute()))}(?::(\d+))?", place, text)
         return text
@@ -658,15 +658,15 @@ def same_as(folder: Path, written: Written):
     for what in [*written.files, *(what for what in then if what not in written.files)]:
         if what not in then or what not in written.files:
             why = "the run was begun without them" if what not in then else "they are missing, and the run was begun with them"
-            raise _wrong(_said(what), f"{why}; resume with the data that it was begun with, or without data")
+            raise _wrong(_place_of(what), f"{why}; resume with the data that it was begun with, or without data")
         if then[what].name != written.files[what].name:
-            raise _wrong(_said(what), f"they are not those that the run in {folder} was begun with; resume with these, or without data")
+            raise _wrong(_place_of(what), f"they are not those that the run in {folder} was begun with; resume with these, or without data")
         if not then[what].exists():
             then[what].parent.mkdir(parents=True, exist_ok=True)
             os.replace(written.files[what], then[what])
 
 
-def _said(what: str) -> str:
+def _place_of(what: str) -> str:
     role, name, part = what.split(".")
     name = unquote(name)
     whose = {"train": f"client `{name}`", "test": "test rows", "public": "public rows"}[role]

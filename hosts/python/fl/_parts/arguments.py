@@ -103,22 +103,22 @@ class Message(Mapping[str, np.ndarray]):
     """Arrays by name. They are lent for the call: read-only, without a copy, and gone after it.
     Keep `array.copy()`."""
 
-    __slots__ = ("_lent", "_seen")
+    __slots__ = ("_arrays", "_buffers")
 
-    def __init__(self, lent: dict[str, Any]):
-        self._lent, self._seen = lent, {}
+    def __init__(self, buffers: dict[str, Any]):
+        self._buffers, self._arrays = buffers, {}
 
     def __getitem__(self, name: str) -> np.ndarray:
-        seen = self._seen.get(name)
-        if seen is None:
-            seen = self._seen[name] = np.asarray(memoryview(self._lent[name]))
-        return seen
+        array = self._arrays.get(name)
+        if array is None:
+            array = self._arrays[name] = np.asarray(memoryview(self._buffers[name]))
+        return array
 
     def __iter__(self):
-        return iter(self._lent)
+        return iter(self._buffers)
 
     def __len__(self) -> int:
-        return len(self._lent)
+        return len(self._buffers)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: {', '.join(f'{k} {list(v.shape)}' for k, v in self.items())}>"
@@ -133,8 +133,8 @@ class Mail(Message):
 
     __slots__ = ("class_counts", "sender", "training_loss", "weight")
 
-    def __init__(self, sender: int, weight: float, class_counts: list[int] | None, lent: dict[str, Any], training_loss: float | None = None):
-        self._lent, self._seen = lent, {}
+    def __init__(self, sender: int, weight: float, class_counts: list[int] | None, buffers: dict[str, Any], training_loss: float | None = None):
+        self._buffers, self._arrays = buffers, {}
         self.sender, self.weight = sender, weight
         self.class_counts, self.training_loss = class_counts, training_loss
 
