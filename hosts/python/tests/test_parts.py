@@ -2,6 +2,7 @@
 
 import gc
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -44,6 +45,19 @@ def test_a_part_may_have_a_message_of_its_own():
     fl.message("py-spreads", "Otherwise.", {"spread": ("f32", "any")})
     with pytest.raises(ValueError, match="(?s)`py-spreads` is declared twice: module my_parts says .*module my_parts says"):
         fl.aggregator("py-other-spreads", takes="py-spreads")(my_parts.FirstSpreads)
+
+
+def test_an_operation_has_the_number_and_the_name_of_the_interface():
+    from fl._parts import calls
+
+    header = (Path(__file__).parents[3] / "fl-core/include/fl_plugin.h").read_text()
+    numbers = {name.lower(): int(number) for name, number in re.findall(r"#define FL_(\w+) (\d+)u", header)}
+    # methods that are called otherwise: those of a fold, which is a part by itself, and a trainer's
+    otherwise = {"add": "fold_add", "finish": "fold_finish"}
+    for number, (method, _) in calls._OPERATIONS.items():
+        name = "train" if number == numbers["train"] else otherwise.get(method, method)
+        assert numbers.get(name) == number, f"{method}: {number}"
+    assert set(calls._OPERATIONS) >= calls._CHANGES
 
 
 def test_the_kit_catches_a_planted_mistake():
