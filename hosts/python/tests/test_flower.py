@@ -37,9 +37,24 @@ def outcomes(nodes: int, folder: Path, *apps: Path) -> list[dict]:
             pytest.skip(str(why))
 
 
+#: Methods whose clients keep something between rounds, one stage each.
+KEEPS = """
+name: keeps
+data: { set: blobs, clients: 2, split: { dirichlet: { alpha: 0.5, reading: floor } }, test: { own: 0.25 } }
+stages:
+- protocol: { use: fedper, share: [weight], rounds: 10, local: { epochs: 1, batch: 16 } }
+- protocol: { use: ditto, lambda: 0.5, rounds: 10, local: { epochs: 1, batch: 16 } }
+- protocol: { use: apfl, adaptive: true, rounds: 10, local: { epochs: 1, batch: 16 } }
+- protocol: { use: feddyn, alpha: 0.5, rounds: 10, local: { epochs: 1, batch: 16 } }
+parts: { model: { use: linear, lr: 0.1 }, aggregator: { use: mean } }
+"""
+
+
 def test_exact_a_spec_has_the_same_digest_in_flowers_simulation(tmp_path):
     module = PORTS / "fedproto.py"
-    specs = [QUICK / "fedkt.yaml", module.with_suffix(".yaml")]
+    keeps = tmp_path / "keeps.yaml"
+    keeps.write_text(KEEPS)
+    specs = [QUICK / "fedkt.yaml", module.with_suffix(".yaml"), keeps]
     apps = [app(tmp_path / f"{spec.stem}-app", spec, module) for spec in specs]
     for spec, there in zip(specs, outcomes(2, tmp_path / "simulation", *apps), strict=True):
         here = fl.run(spec, quiet=True)
