@@ -34,18 +34,44 @@ fn exact_own_test_rows_give_one_digest_on_threads_wire_processes_and_after_a_sto
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
     for protocol in [
-        "fedavg", "solo", "ifca", "fedper", "fedrep", "ditto", "feddyn", "moon", "fedproto",
-        "fedtgp", "fedgh", "fedamp",
+        "fedavg",
+        "solo",
+        "ifca",
+        "fedper",
+        "lg-fedavg",
+        "fedbn",
+        "fedrep",
+        "fedbabu",
+        "ditto",
+        "apfl",
+        "per-fedavg",
+        "feddyn",
+        "moon",
+        "fedproto",
+        "fedtgp",
+        "fedgh",
+        "fedamp",
     ] {
         let text = SPEC.replace("PROTOCOL", protocol);
         let text = match protocol {
-            "moon" | "fedproto" | "fedtgp" | "fedgh" => text.replace("model: { use: linear }", NET),
+            "lg-fedavg" | "fedbabu" | "moon" | "fedproto" | "fedtgp" | "fedgh" => {
+                text.replace("model: { use: linear }", NET)
+            }
+            // layers that normalise stay at the clients
+            "fedbn" => text.replace(
+                "model: { use: linear }",
+                &NET.replace("relu", "batch-norm, relu"),
+            ),
             _ => text,
         };
         let half = || text.clone() + "  cohort: { use: uniform, share: 0.5 }\n";
         let text = match protocol {
             "fedper" | "fedrep" => half().replace("rounds: 10", "rounds: 10, share: [weight]"),
-            "ditto" | "feddyn" | "moon" => half(),
+            "ditto" | "feddyn" | "moon" | "lg-fedavg" | "fedbn" => half(),
+            "apfl" => half().replace("rounds: 10", "rounds: 10, adaptive: true"),
+            "fedbabu" | "per-fedavg" => {
+                half().replace("rounds: 10", "rounds: 10, tune: { steps: 2, batch: 16 }")
+            }
             "fedamp" => half().replace(MEAN, "aggregator: { use: fed-adam }"),
             "fedtgp" => half().replace(MEAN, "prototypes: { use: trainable-prototypes }"),
             "fedgh" => half().replace(&format!("  {MEAN}\n"), ""),
