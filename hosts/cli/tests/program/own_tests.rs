@@ -1,6 +1,7 @@
 //! Test rows of a client's own, from the spec to the results.
 
-use crate::common::{fails, fl, flat, json, out, quick};
+use crate::common::{fails, fl, flat, json, out, quick, root};
+use crate::library;
 use serde_json::Value;
 
 const SPEC: &str = "name: own
@@ -750,6 +751,52 @@ fn hospitals(dir: &std::path::Path) {
             std::fs::write(file, rows(k, from, count)).unwrap();
         }
     }
+}
+
+#[test]
+fn exact_clients_of_a_protocol_in_c_see_the_rows_that_they_have_held_back() {
+    if !library::cc() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    hospitals(dir);
+    let source = root().join("hosts/cli/tests/program/held_back.c");
+    library::compile(&source, &dir.join("held.so"), &["-Werror"]);
+    let (data, _) = FILES.split_once("protocol:").unwrap();
+    let text = format!("{data}plugins: [{{ path: held.so }}]\nprotocol: {{ use: c-held-back }}\n");
+    spec(dir, &text);
+    let run = ["run", "own.yaml", "--json"];
+    let plain = json(dir, &run);
+    let folder = dir.join(plain["out"].as_str().unwrap());
+    let metrics = std::fs::read_to_string(folder.join("metrics.jsonl")).unwrap();
+    let each = |name: &str| -> Vec<f64> {
+        let lines = metrics.lines().map(|line| serde_json::from_str(line));
+        let mut lines = lines.map(Result::<Value, _>::unwrap);
+        let line = lines.find(|line| line["name"] == name).unwrap();
+        let each = line["each"].as_array().unwrap().iter();
+        each.map(|one| one.as_f64().unwrap()).collect()
+    };
+    let first = |client: &str| {
+        let text = std::fs::read_to_string(dir.join(format!("test/{client}.csv"))).unwrap();
+        text.lines().filter(|line| line.ends_with(",no")).count() as f64
+    };
+    assert_eq!(each("own"), [30.0; 3]);
+    assert_eq!(each("held"), [4.0, 6.0, 8.0]);
+    assert_eq!(each("held.first"), ["a", "b", "c"].map(first));
+    for how in [&["--threads", "3", "--wire"][..], &["--processes", "2"]] {
+        let other = json(dir, &[&run[..], how].concat());
+        assert_eq!(plain["digest"], other["digest"], "{how:?}");
+        assert_eq!(plain["metrics"], other["metrics"], "{how:?}");
+    }
+    let undeclared = ["run", "own.yaml", "--set", "protocol.declares=false"];
+    let (_, said) = fails(dir, &undeclared);
+    assert!(
+        flat(&said).contains("does not declare that it uses held-out rows"),
+        "{said}"
+    );
+    spec(dir, &text.replace("  test: { own: files }\n", ""));
+    assert!(refused(dir).contains("data.test.own: is missing"));
 }
 
 #[test]
