@@ -8,7 +8,11 @@ use crate::federation::{part, protocol};
 use fl_core::message::{ClassMeans, Counts, GradientSum, SoftLabels, Votes};
 use fl_core::prelude::*;
 use fl_core::privacy::{Observer, Unit};
-use fl_core::{COUNTS, Examples, Inputs, Labels, Parts, Public, Role, RunOptions, SlotAssignment};
+use fl_core::{
+    COUNTS, Examples, ExchangeSpec, Inputs, Labels, Parts, Public, Role, RunOptions,
+    SlotAssignment, linked_parts,
+};
+use fl_plugin_class_distill::FeatureMeans;
 use fl_plugins as _;
 use fl_sim::{Execution, Outcome, Setup, Watch, run};
 use std::collections::BTreeMap;
@@ -96,6 +100,13 @@ constant!(
     ConstantMeans,
     ClassMeans,
     |m| { m.values.fill(0.5) }
+);
+constant!(
+    "constant-features",
+    FeaturesSettings,
+    ConstantFeatures,
+    FeatureMeans,
+    |m| { m.0.values.fill(0.5) }
 );
 constant!(
     "constant-params",
@@ -223,8 +234,10 @@ fn linear(slot: &'static str) -> Row {
     (slot, LINEAR.0, LINEAR.1, LINEAR.2)
 }
 
-#[test]
-fn who_is_promised_something_sees_the_same_whatever_one_party_has() {
+/// A protocol with its settings, the parts that are always there, and those that may be left out.
+type Case = (&'static str, String, Vec<Row>, Vec<Row>);
+
+fn cases() -> Vec<Case> {
     use Role::{Aggregator as A, Privacy as P, Selector as S};
     let short = "{epochs: 1, batch: 4}";
     let distil = |more: &str| {
@@ -240,7 +253,7 @@ fn who_is_promised_something_sees_the_same_whatever_one_party_has() {
         "density-ratio",
         "{width: 2.0, uniform: 8, share: 0.5}",
     );
-    let mut cases: Vec<(&str, String, Vec<Row>, Vec<Row>)> = Vec::new();
+    let mut cases: Vec<Case> = Vec::new();
     for shown in ["true", "false"] {
         for ensemble in ["mean-logits", "class-weighted"] {
             cases.push((
@@ -306,6 +319,7 @@ fn who_is_promised_something_sees_the_same_whatever_one_party_has() {
                 sampling,
                 filter,
                 linear("student"),
+                counts,
             ],
         ));
     }
@@ -350,6 +364,11 @@ fn who_is_promised_something_sees_the_same_whatever_one_party_has() {
         ("fedrep", "share: [weight], head: {steps: 2, batch: 4}"),
         ("ditto", "lambda: 0.5"),
         ("apfl", "adaptive: true"),
+        (
+            "per-fedavg",
+            "adapt: 0.1, learn: 0.1, tune: {steps: 1, batch: 4}",
+        ),
+        ("feddf", "training: {steps: 2, batch: 4}"),
         ("feddyn", "alpha: 0.5"),
         ("fedamp", "alpha: 0.2"),
     ] {
@@ -361,7 +380,7 @@ fn who_is_promised_something_sees_the_same_whatever_one_party_has() {
                 ("aggregator", A, "mean", "{weigh: uniform}"),
                 ("privacy", P, "constant-params", "{}"),
             ],
-            vec![("cohort", S, "uniform", "{share: 0.7}")],
+            vec![("cohort", S, "uniform", "{share: 0.7}"), counts],
         ));
     }
     let deep = (
@@ -378,8 +397,36 @@ fn who_is_promised_something_sees_the_same_whatever_one_party_has() {
             ("aggregator", A, "mean", "{weigh: uniform}"),
             ("privacy", P, "constant-params", "{}"),
         ],
-        vec![("cohort", S, "uniform", "{share: 0.7}")],
+        vec![("cohort", S, "uniform", "{share: 0.7}"), counts],
     ));
+    let features: Row = ("privacy", P, "constant-features", "{}");
+    for (protocol, prototypes) in [
+        ("fedproto", Some("mean-of-features")),
+        ("fedproto", Some("trainable-prototypes")),
+        ("fedgh", None),
+    ] {
+        let prototypes = prototypes.map(|name| ("prototypes", A, name, "{}"));
+        cases.push((
+            protocol,
+            format!("{{rounds: 2, local: {short}}}"),
+            [deep].into_iter().chain(prototypes).collect(),
+            vec![features, counts],
+        ));
+    }
+    for (protocol, settings) in [
+        ("scaffold", "control: gradient"),
+        ("fednova", "local: {steps: 2, batch: 4}"),
+    ] {
+        cases.push((
+            protocol,
+            format!("{{rounds: 2, {settings}}}"),
+            vec![
+                linear("model"),
+                ("aggregator", A, "mean", "{weigh: uniform}"),
+            ],
+            vec![counts],
+        ));
+    }
     let net = |slot| (slot, Role::Trainer, "dfdx", "{net: logistic}");
     cases.push((
         "fedgen",
@@ -391,10 +438,14 @@ fn who_is_promised_something_sees_the_same_whatever_one_party_has() {
         ],
         vec![("privacy", P, "constant-params", "{}"), counts],
     ));
-    for draw in ["poisson", "fixed"] {
+    for (protocol, draw, more) in [
+        ("fedavg", "poisson", ""),
+        ("fedavg", "fixed", ""),
+        ("feddf", "poisson", ", training: {steps: 2, batch: 4}"),
+    ] {
         cases.push((
-            "fedavg",
-            format!("{{rounds: 2, local: {{steps: 2, batch: 4}}, sampling: {{rate: 0.5, draw: {draw}}}}}"),
+            protocol,
+            format!("{{rounds: 2, local: {{steps: 2, batch: 4}}, sampling: {{rate: 0.5, draw: {draw}}}{more}}}"),
             vec![
                 linear("model"),
                 ("aggregator", A, "mean", "{weigh: uniform}"),
@@ -411,7 +462,7 @@ fn who_is_promised_something_sees_the_same_whatever_one_party_has() {
             linear("student"),
             ("vote", A, "majority-vote", "{}"),
         ],
-        vec![("privacy", P, "constant-counts", "{}")],
+        vec![("privacy", P, "constant-counts", "{}"), counts],
     ));
     // what the server must know of a client's numbers of examples has no mechanism: only the first
     // can promise anything
@@ -501,6 +552,111 @@ fn who_is_promised_something_sees_the_same_whatever_one_party_has() {
             ));
         }
     }
+    cases
+}
+
+/// Protocols that promise nothing to anybody, and why: an answer of theirs has no price, whatever
+/// slots are filled. Their mechanisms are for what remains.
+const UNPROMISED: &[(&str, &str)] = &[
+    ("asyn-dgan", "label maps leave the clients as they are"),
+    ("fedproto", "no mechanism hides which classes a client has"),
+    ("fedgh", "no mechanism hides which classes a client has"),
+    ("scaffold", "no mechanism hides control variates"),
+    ("fednova", "no mechanism hides how many steps a client took"),
+];
+
+fn unpromised(name: &str) -> bool {
+    UNPROMISED.iter().any(|of| of.0 == name)
+}
+
+/// Slots that stay empty in every run, of these protocols; and what their check says of one that is
+/// filled. If that is empty: that the protocol releases nothing through it.
+const REFUSED: &[(&str, &[&str], &str)] = &[
+    (
+        "example-privacy",
+        &[
+            "apfl",
+            "ditto",
+            "fedamp",
+            "feddyn",
+            "fednova",
+            "fedprox",
+            "moon",
+            "per-fedavg",
+            "scaffold",
+        ],
+        "protects the gradients of each step and nothing else",
+    ),
+    (
+        "example-privacy",
+        &["fedgen"],
+        "which `parts.example-privacy` does not hide",
+    ),
+    ("example-privacy", &["fedrep"], "clients share only a part"),
+    ("example-privacy", &["dp-fedavg"], ""),
+    ("privacy", &["dp-fedavg"], "leave one out"),
+    ("privacy", &["fednova", "scaffold"], ""),
+];
+
+#[test]
+fn every_slot_of_a_mechanism_has_a_case_or_is_refused() {
+    let cases = cases();
+    let (mut missing, mut refused) = (Vec::new(), 0);
+    for decl in linked_parts() {
+        if decl.role != Role::Protocol || decl.origin == env!("CARGO_PKG_NAME") {
+            continue;
+        }
+        let tried: Vec<&Case> = cases.iter().filter(|case| case.0 == decl.name).collect();
+        let settings = tried.first().map_or("{}", |case| &case.1);
+        let protocol = protocol(decl.name, settings);
+        if unpromised(decl.name) {
+            let open =
+                |of: &ExchangeSpec| of.flow.open(&|_| true, false).len() == Observer::ALL.len();
+            assert!(protocol.declare().specs().any(open), "{}", decl.name);
+        }
+        for slot in protocol.declare().into_slots() {
+            let mut rows = tried.iter().flat_map(|case| case.2.iter().chain(&case.3));
+            if slot.role != Role::Privacy || rows.any(|row| row.0 == slot.name) {
+                continue;
+            }
+            if unpromised(decl.name) && tried.is_empty() {
+                continue;
+            }
+            let mut why = REFUSED.iter();
+            let why = why.find(|of| of.0 == slot.name && of.1.contains(&decl.name));
+            let Some((.., why)) = why else {
+                missing.push(format!("{}: {}", decl.name, slot.name));
+                continue;
+            };
+            let filled = |name: &str| name == slot.name;
+            let said = protocol.conflicts(&filled);
+            let unused = || {
+                !protocol
+                    .declare()
+                    .specs()
+                    .any(|of| of.goes_through(slot.name))
+            };
+            let conflict = || said.iter().any(|conflict| conflict.text.contains(why));
+            let found = if why.is_empty() { unused() } else { conflict() };
+            assert!(
+                found,
+                "{}: {} is not refused: {said:?}",
+                decl.name, slot.name
+            );
+            refused += 1;
+        }
+    }
+    assert!(missing.is_empty(), "no case: {missing:#?}");
+    let listed: usize = REFUSED.iter().map(|of| of.1.len()).sum();
+    assert_eq!(
+        refused, listed,
+        "a line of `REFUSED` is of no protocol or slot"
+    );
+}
+
+#[test]
+fn who_is_promised_something_sees_the_same_whatever_one_party_has() {
+    let cases = cases();
     let (mut red, mut promises) = (Vec::new(), BTreeMap::<&str, usize>::new());
     for (name, settings, fixed, optional) in &cases {
         for parts in every(fixed, optional) {
@@ -517,7 +673,8 @@ fn who_is_promised_something_sees_the_same_whatever_one_party_has() {
     }
     assert!(red.is_empty(), "{}", red.join("\n"));
     // a test without promises would pass too
-    assert!(promises.values().all(|n| *n > 0), "{promises:?}");
+    promises.retain(|name, promised| (*promised == 0) != unpromised(name));
+    assert!(promises.is_empty(), "{promises:?}");
 }
 
 /// What is wrong with a protocol, which says that all it does is released through `privacy`.
