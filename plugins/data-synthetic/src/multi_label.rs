@@ -101,9 +101,8 @@ impl MultiLabel {
 mod tests {
     use super::*;
     use crate::synthetic::Make;
-    use fl_core::settings::{defaults, read_yaml};
-    use fl_core::{Examples, Inputs};
-    use fl_data::split::{Groups, split};
+    use fl_core::Inputs;
+    use fl_core::settings::defaults;
 
     #[test]
     fn labels_are_yes_no_or_unknown() {
@@ -223,26 +222,5 @@ mod tests {
         ] {
             assert!(bad.make().is_err());
         }
-    }
-
-    #[test]
-    fn findings_are_grouped_by_the_rarest() {
-        let [(inputs, labels), _] = defaults::<MultiLabel>().make().unwrap();
-        let all = Examples::all(inputs.into(), labels.into()).unwrap();
-        let groups = Groups::of(&all);
-        assert_eq!((groups.count, groups.of.len()), (6, 4000));
-        let findings = all.multi_label().unwrap();
-        for (row, group) in findings.rows().into_iter().zip(&groups.of) {
-            assert_eq!(*group == 5, row.iter().all(|l| *l != 1));
-        }
-        let got = split(
-            &groups,
-            &read_yaml("{dirichlet: {alpha: 0.1, reading: floor}}").unwrap(),
-            5,
-            "multi-label",
-            &Stream::root(1),
-        )
-        .unwrap();
-        assert_eq!(got.sizes().iter().sum::<usize>(), 4000);
     }
 }

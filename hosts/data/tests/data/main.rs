@@ -4,6 +4,7 @@ mod build;
 mod domains;
 mod features;
 mod load;
+mod made;
 mod overview;
 mod own_tests;
 mod section;
