@@ -38,32 +38,37 @@ pub fn trusted(path: &Path, about: &Metadata) -> Result<(), Untrusted> {
             "{who} may write to it, and could change it"
         )));
     }
-    let own = rustix::process::geteuid().as_raw();
-    let ours = |about: &Metadata| [0, own].contains(&about.uid());
     if !ours(about) {
         return Err(Untrusted::Other(format!(
             "it belongs to user {}, who could change it",
             about.uid()
         )));
     }
-    for (folder, name) in looked_up(path)? {
-        let about = folder.metadata()?;
-        if !ours(&about) {
-            return Err(Untrusted::Other(format!(
-                "its folder{} belongs to user {}, who could replace it",
-                named(&folder, path),
-                about.uid()
-            )));
-        }
-        let Some(who) = writers(&about) else {
+    on_the_way(path, path)
+}
+
+/// As [`trusted`], of a path where a file or a folder is to be made: fails if another user could
+/// put something else there, or could replace what is made.
+///
+/// # Errors
+/// Says who could, and where.
+pub fn trusted_place(path: &Path) -> Result<(), Untrusted> {
+    let whole = std::path::absolute(path)?;
+    let there = whole.ancestors().find(|at| at.symlink_metadata().is_ok());
+    let there = there.unwrap_or(Path::new("/"));
+    on_the_way(there, path)?;
+    keeps_entries(there, path).map(drop)
+}
+
+fn ours(about: &Metadata) -> bool {
+    [0, rustix::process::geteuid().as_raw()].contains(&about.uid())
+}
+
+/// Checks every folder in which a name is looked up on the way `to`, part of the way to `path`.
+fn on_the_way(to: &Path, path: &Path) -> Result<(), Untrusted> {
+    for (folder, name) in looked_up(to)? {
+        if keeps_entries(&folder, path)?.is_none() {
             continue;
-        };
-        // in a sticky folder, such as /tmp, only its owner can replace a file
-        if about.permissions().mode() & 0o1000 == 0 {
-            return Err(Untrusted::Writable(format!(
-                "{who} may write to its folder{}, and could replace it",
-                named(&folder, path)
-            )));
         }
         let entry = folder.join(name);
         let owner = entry.symlink_metadata()?;
@@ -76,6 +81,27 @@ pub fn trusted(path: &Path, about: &Metadata) -> Result<(), Untrusted> {
         }
     }
     Ok(())
+}
+
+/// Fails if another user could replace what somebody else has in this folder, on the way to
+/// `path`. Returns who else may add to it.
+fn keeps_entries(folder: &Path, path: &Path) -> Result<Option<String>, Untrusted> {
+    let about = folder.metadata()?;
+    if !ours(&about) {
+        return Err(Untrusted::Other(format!(
+            "its folder{} belongs to user {}, who could replace it",
+            named(folder, path),
+            about.uid()
+        )));
+    }
+    match writers(&about) {
+        // in a sticky folder, such as /tmp, only its owner can replace a file
+        Some(who) if about.permissions().mode() & 0o1000 == 0 => Err(Untrusted::Writable(format!(
+            "{who} may write to its folder{}, and could replace it",
+            named(folder, path)
+        ))),
+        others => Ok(others),
+    }
 }
 
 /// Who may write besides its owner. On Linux the group in which the user makes files is trusted:
@@ -170,9 +196,20 @@ mod tests {
             assert!(trusted(link).unwrap_err().contains("and could replace it"));
         }
         trusted("closed/../closed/lib.so").unwrap();
+        // what is not there yet can be replaced as soon as it is made
+        let place = |name: &str| trusted_place(&at(name)).map_err(|why| why.to_string());
+        for new in ["open", "open/new", "open/new/b", "open/a/new"] {
+            let error = place(new).unwrap_err();
+            assert!(
+                error.contains("every user may write to its folder"),
+                "{error}"
+            );
+        }
+        place("closed/new/b").unwrap();
         // sticky, as /tmp is: its entries are ours
         mode("open", 0o1777);
         trusted("twice.so").unwrap();
+        place("open/new/b").unwrap();
         // the user's own group is as good as the user, another is not
         mode("closed", 0o775);
         trusted("closed/lib.so").unwrap();

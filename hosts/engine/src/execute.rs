@@ -26,6 +26,20 @@ pub enum Folder {
     Stopped(Box<StoppedRun>),
 }
 
+/// Where folders of runs are numbered.
+const RUNS: &str = "runs";
+
+impl Folder {
+    /// Where it is, or the folder of that which will be numbered.
+    fn place(&self) -> &Path {
+        match self {
+            Self::Next => Path::new(RUNS),
+            Self::New(out) => out,
+            Self::Stopped(paused) => paused.path(),
+        }
+    }
+}
+
 /// Makes the protocol to run from the protocol of the spec.
 pub type ProtocolOverride<'a> = Box<dyn FnOnce(Box<dyn Protocol>) -> Box<dyn Protocol> + 'a>;
 
@@ -91,7 +105,8 @@ pub fn execute(
     check_owners(spec, owners)?;
     let hint = owners.map_or(String::new(), ToString::to_string);
     let ready = options.placement;
-    let ready = ready.map(|placement| placement::ready(placement, spec.data.clients()));
+    let place = folder.place();
+    let ready = ready.map(|placement| placement::ready(placement, spec.data.clients(), place));
     let ready = ready.transpose()?;
     let accounts = spec.parts.has("accountant") || spec.ledger.is_some();
     // a stopped run has begun with its model
@@ -271,7 +286,7 @@ fn open(
     match folder {
         Folder::New(out) => Ok((RunFolder::create(&out, yaml, &manifest)?, None)),
         Folder::Next => {
-            let folder = RunFolder::create_next(Path::new("runs"), name, yaml, &manifest)?;
+            let folder = RunFolder::create_next(Path::new(RUNS), name, yaml, &manifest)?;
             Ok((folder, None))
         }
         Folder::Stopped(paused) => {

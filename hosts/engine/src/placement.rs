@@ -82,16 +82,26 @@ pub(crate) struct Ready {
     placement: Placement,
 }
 
-/// Reads all that the processes of this many clients need.
+/// Reads all that the processes of this many clients need. What lasts of them will be in the run
+/// folder, which will be made in or at `place`.
 ///
 /// # Errors
-/// When the program to start is unknown, or a node file is wrong.
-pub(crate) fn ready(placement: Placement, clients: usize) -> anyhow::Result<Ready> {
+/// When the program to start is unknown, another user could replace the run folder, or a node file
+/// is wrong.
+pub(crate) fn ready(placement: Placement, clients: usize, place: &Path) -> anyhow::Result<Ready> {
     let program: &[OsString] = PROGRAM.get().map_or(&[], Vec::as_slice);
     ensure!(
         !program.is_empty() || matches!(placement.owners, DataOwnership::Engine(_)),
         "this program cannot start processes for clients; `fl` can"
     );
+    #[cfg(unix)]
+    if !matches!(placement.owners, DataOwnership::Engine(_)) {
+        fl_registry::file_permissions::trusted_place(place)
+            .map_err(|why| anyhow::anyhow!("{why}; or take another folder for the run"))
+            .with_context(|| place.display().to_string())?;
+    }
+    #[cfg(not(unix))]
+    let _ = place;
     let mut nodes = BTreeMap::new();
     if let DataOwnership::Nodes(files) = &placement.owners {
         for path in files {

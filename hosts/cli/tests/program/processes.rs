@@ -245,6 +245,36 @@ fn what_clients_have_learnt_is_never_lost_in_silence() {
 }
 
 #[test]
+#[cfg(unix)]
+fn a_run_folder_that_others_could_replace_is_refused_before_it_is_made() {
+    use std::os::unix::fs::PermissionsExt;
+    let d = tempfile::tempdir().unwrap();
+    let (dir, open) = (d.path(), d.path().join("open"));
+    fs::create_dir(&open).unwrap();
+    let mode = |mode| fs::set_permissions(&open, fs::Permissions::from_mode(mode)).unwrap();
+    mode(0o777);
+    let apart = ["--quiet", "--processes", "2"];
+    let spec = quick("fedavg");
+    for (to, folder) in [("open/run", ""), ("open/new/run", "/open")] {
+        let (_, said) = fails(dir, &[&["run", &spec, "--out", to][..], &apart].concat());
+        let why = "every user may write to its folder";
+        assert!(said.contains(why) && said.contains(folder), "{said}");
+        assert!(
+            said.contains("take another folder") && said.contains(to),
+            "{said}"
+        );
+        assert!(!said.contains("node"), "{said}");
+        assert_eq!(fs::read_dir(&open).unwrap().count(), 0, "{to}");
+    }
+    // a folder without a name goes below the working directory
+    fails(&open, &[&["run", &spec][..], &apart].concat());
+    assert_eq!(fs::read_dir(&open).unwrap().count(), 0);
+    // as /tmp is
+    mode(0o1777);
+    run(dir, &spec, "open/run", &["--processes", "2"]);
+}
+
+#[test]
 fn a_client_that_is_too_slow_is_what_the_spec_says() {
     let (d, spec) = (tempfile::tempdir().unwrap(), quick("fedavg"));
     let dir = d.path();
