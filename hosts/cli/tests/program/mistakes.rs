@@ -1,6 +1,6 @@
 //! What `fl check` finds before anything is trained, in specs of the methods that come with it.
 
-use crate::common::{fails, fl, root};
+use crate::common::{fails, fl, quick, root};
 
 /// What is wrong with a quick spec when this is set.
 fn wrong(spec: &str, set: &[&str]) -> String {
@@ -335,6 +335,52 @@ parts:
     ] {
         let error = of(text);
         assert!(error.contains(says), "{says}\n{error}");
+    }
+}
+
+#[test]
+fn a_number_of_309_digits_is_refused_where_it_stands() {
+    let dir = tempfile::tempdir().unwrap();
+    let spec = std::fs::read_to_string(quick("fedavg")).unwrap();
+    let digits = "9".repeat(309);
+    for (from, to, place, why) in [
+        ("lr: 0.1", format!("lr: {digits}"), "11:", "a finite number"),
+        (
+            "lr: 0.1",
+            format!("lr: -{digits}"),
+            "11:",
+            "a finite number",
+        ),
+        (
+            "rounds: 5",
+            format!("rounds: {digits}"),
+            "9:",
+            "at most 18446744073709551615",
+        ),
+        (
+            "seed: 1",
+            format!("seed: {digits}"),
+            "4:",
+            "at most 18446744073709551615",
+        ),
+        (
+            "alpha: 0.5",
+            format!("alpha: {digits}"),
+            "8:",
+            "a finite number",
+        ),
+        (
+            "clients: 5",
+            format!("clients: -{digits}"),
+            "7:",
+            "a whole number",
+        ),
+    ] {
+        assert!(spec.contains(from), "{spec}");
+        std::fs::write(dir.path().join("huge.yaml"), spec.replace(from, &to)).unwrap();
+        let (_, said) = fails(dir.path(), &["check", "huge.yaml"]);
+        let at = format!("huge.yaml:{place}");
+        assert!(said.contains(&at) && said.contains(why), "{to}: {said}");
     }
 }
 
