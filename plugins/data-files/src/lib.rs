@@ -129,6 +129,3 @@ impl DataSet for Files {
             .collect()
     }
 }
-
-#[cfg(test)]
-mod tests;

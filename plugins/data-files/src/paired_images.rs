@@ -111,7 +111,3 @@ fn source<T: Targets>(
     }
     Ok(part)
 }
-
-#[cfg(test)]
-#[path = "paired_images_tests.rs"]
-mod tests;

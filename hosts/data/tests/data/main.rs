@@ -3,6 +3,7 @@
 mod build;
 mod domains;
 mod features;
+mod files;
 mod load;
 mod made;
 mod overview;
@@ -10,7 +11,6 @@ mod own_tests;
 mod section;
 mod undersampled;
 
-use fl_plugin_data_files as _;
 use fl_plugin_data_images as _;
 use fl_plugin_data_synthetic as _;
 use fl_plugin_data_tables as _;

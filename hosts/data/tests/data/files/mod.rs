@@ -1,10 +1,17 @@
-use super::*;
+//! Files of a user's own, as spec and data.
+
 use fl_core::settings::read_yaml;
 use fl_core::{Examples, Stream, TaskKind};
 use fl_data::{Assembled, DataSpec, build, fingerprints};
+use fl_data_kit::dataset::Problem;
+use fl_plugin_data_files::Files;
 use std::fs;
 use std::io::Write;
+use std::path::Path;
 use std::sync::Arc;
+
+mod leaf;
+mod paired_images;
 
 /// A folder of files and a spec beside them.
 struct Case(tempfile::TempDir);
@@ -1264,15 +1271,15 @@ fn tables_in_other_dress() {
 }
 
 /// A table of four rows in Apache's column format, as other programs write it with this codec.
-fn column_file(codec: ::parquet::basic::Compression) -> Vec<u8> {
-    use ::parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int64Type};
+fn column_file(codec: parquet::basic::Compression) -> Vec<u8> {
+    use parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int64Type};
     let schema = "message rows { required double x; required int64 n; required binary y (UTF8); }";
-    let schema = ::parquet::schema::parser::parse_message_type(schema).unwrap();
-    let how = ::parquet::file::properties::WriterProperties::builder().set_compression(codec);
+    let schema = parquet::schema::parser::parse_message_type(schema).unwrap();
+    let how = parquet::file::properties::WriterProperties::builder().set_compression(codec);
     let (schema, how) = (Arc::new(schema), Arc::new(how.build()));
     let mut bytes = Vec::new();
     let mut file =
-        ::parquet::file::writer::SerializedFileWriter::new(&mut bytes, schema, how).unwrap();
+        parquet::file::writer::SerializedFileWriter::new(&mut bytes, schema, how).unwrap();
     let mut group = file.next_row_group().unwrap();
     let mut column = group.next_column().unwrap().unwrap();
     let x = column.typed::<DoubleType>();
@@ -1294,7 +1301,7 @@ fn column_file(codec: ::parquet::basic::Compression) -> Vec<u8> {
 
 #[test]
 fn exact_column_files_with_every_codec() {
-    use ::parquet::basic::{Compression, GzipLevel, ZstdLevel};
+    use parquet::basic::{Compression, GzipLevel, ZstdLevel};
     for codec in [
         Compression::UNCOMPRESSED,
         Compression::SNAPPY,
@@ -2061,9 +2068,6 @@ fn a_row_of_too_many_fields_is_refused_before_it_is_held() {
     assert!(work.bytes_max < 8 << 20, "{} bytes", work.bytes_max);
 }
 
-#[path = "leaf_tests.rs"]
-mod leaf;
-
 #[test]
 fn a_first_line_that_is_a_row_is_told() {
     let people = "39,cook,low\n40,cook,high\n41,baker,low\n39,baker,high\n40,cook,low\n";
@@ -2241,14 +2245,14 @@ fn fields_that_are_equal_as_numbers_are_one_category_and_one_mark() {
 
 #[test]
 fn numbers_of_column_files_are_written_plainly() {
-    use ::parquet::data_type::DoubleType;
+    use parquet::data_type::DoubleType;
     let schema = "message rows { required double x; required double y; }";
-    let schema = ::parquet::schema::parser::parse_message_type(schema).unwrap();
-    let how = ::parquet::file::properties::WriterProperties::builder().build();
+    let schema = parquet::schema::parser::parse_message_type(schema).unwrap();
+    let how = parquet::file::properties::WriterProperties::builder().build();
     let mut bytes = Vec::new();
     let (schema, how) = (Arc::new(schema), Arc::new(how));
     let mut file =
-        ::parquet::file::writer::SerializedFileWriter::new(&mut bytes, schema, how).unwrap();
+        parquet::file::writer::SerializedFileWriter::new(&mut bytes, schema, how).unwrap();
     let mut group = file.next_row_group().unwrap();
     for values in [[0.0, 1.0, -999.0, 3.0], [-1.0, 1.0, -1.0, 1.0]] {
         let mut column = group.next_column().unwrap().unwrap();
