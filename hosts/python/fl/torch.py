@@ -112,7 +112,8 @@ class Trainer:
     """So many clients that train at the same time (`fl.run(threads=..)`) and have equal networks
     take their steps together, by `torch.func.vmap`. Sums are then made in another order, so digests
     differ from those of one by one in last bits, and may differ with `threads`. It pays for small
-    networks and on cards. Networks that draw or normalise batches train one by one."""
+    networks and on cards. Networks that draw, that normalise batches, or whose first step writes
+    into a buffer or an attribute, train one by one."""
     device_memory: ClassVar[float] = 0.5
     """The share of a card's memory that networks and samples may take while they wait: of more than
     fit, those that were used last stay there. What a network computes comes on top."""
@@ -120,7 +121,7 @@ class Trainer:
     """Does the network take whole numbers, as one that begins with an embedding? `None`: try."""
     # save_state() holds these, or setup() makes them
     _holds = (
-        "_model", "_draws", "_steps", "_schedule", "_last", "_words", "_kind", "_out", "_brought",
+        "_model", "_training", "_steps", "_schedule", "_last", "_words", "_kind", "_out", "_brought",
     )  # fmt: skip
 
     if TYPE_CHECKING:  # otherwise it would be a setting
@@ -186,7 +187,7 @@ class Trainer:
                 raise Shape(f"net() gives scores of shape {list(scores.shape)} for 2 samples, and the task needs {[2, self.task.outputs]}")
             self._out, self._brought = scores.dtype, {}
             _nets.check_state(self)
-            self._draws = _nets.check_drawn(self, bare, stream.seed, two)
+            self._training = _nets.check_drawn(self, bare, stream.seed, two)
             if self._frozen_at_home():
                 bare._make(0)  # as every party draws it
                 alike, own = bare._model.state_dict(), self._state()
@@ -390,7 +391,7 @@ class Trainer:
 
     def fit(self, x: np.ndarray, target: np.ndarray, how: Pass, stream: Stream) -> tuple[int, float]:
         # what a loss of the author's does is not known
-        draws = self._draws or type(self).loss is not Trainer.loss if self.draws is None else self.draws
+        draws = self._training.draws or type(self).loss is not Trainer.loss if self.draws is None else self.draws
         with _ONE, _CARDS.use(self), _drawing(stream.child("draws").seed, self.device) if draws else nullcontext():
             if self._joins(how, draws):
                 done = _TOGETHER.fit(self, self._learn(x, target, how, stream), how)
@@ -401,12 +402,13 @@ class Trainer:
             return done
 
     def _joins(self, how: Pass, draws: bool) -> bool:
-        """Can it train together with others? Not what draws, has statistics of a batch, or looks at
-        single numbers."""
+        """Can it train together with others? Not what draws, has statistics of a batch, writes into
+        what it holds, for steps together write into copies, or looks at single numbers."""
         made = vars(self).get("_fl_made")
         if made is not None and made.alone:
             return False
-        return self.together > 1 and not draws and how.feature_loss is None and how.target != "multi-label" and not self._has_batch_norm()
+        alone = draws or self._training.writes or self._has_batch_norm()
+        return self.together > 1 and not alone and how.feature_loss is None and how.target != "multi-label"
 
     def _fit(self, x, target, how, stream):
         learning = self._learn(x, target, how, stream)

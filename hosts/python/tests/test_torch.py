@@ -1,6 +1,7 @@
 """Networks of PyTorch in every protocol, beside those of others."""
 
 import gc
+import json
 import os
 import threading
 from collections import Counter
@@ -254,13 +255,13 @@ def test_a_protocol_knows_the_buffers_of_a_model():
     assert (now.pop("2.running_var") == 0).all() and all((value == -1).all() for value in now.values())
 
 
-def nets(count, device="cpu", of=None):
+def nets(count, device="cpu", of=None, **more):
     """Trainers as the program makes them."""
     from fl._parts import calls
 
     index = next(at for at, cls in enumerate(calls.CLASSES) if cls is (of or Adaptive))
     task = '{"input": [6], "kind": {"Classes": 3}}'
-    settings = f'{{"lr": 0.01, "momentum": 0.0, "weight-decay": 0.0, "device": "{device}"}}'
+    settings = json.dumps({"lr": 0.01, "momentum": 0.0, "weight-decay": 0.0, "device": device} | more)
     return [calls.create(index, settings, task, bytes([k] * 32)) for k in range(count)]
 
 
@@ -421,6 +422,69 @@ def test_exact_a_network_that_vmap_does_not_know_trains_alone():
     for k, net in enumerate(alone):
         fitted(net, k, rows=20 + 7 * k)
     with pytest.warns(UserWarning, match="Looks trains one client at a time, for `torch.func.vmap` says"):
+        assert all_fitted(beside) == [None] * 4
+    for one, other in zip(alone, beside):
+        assert all(np.array_equal(other.params()[name], value) for name, value in one.params().items())
+    fl.torch._TOGETHER.alone.clear()
+
+
+class Writes(nn.Module):
+    """Its forward() writes while it trains: `in-place`, to another `tensor`, a `norm` of PyTorch, a
+    plain `number`, or only in `later` steps."""
+
+    def __init__(self, how, of, outputs):
+        super().__init__()
+        self.how, self.steps, self.last = how, 0, nn.Linear(of, outputs)
+        self.register_buffer("mean", torch.zeros(of))
+        self.norm = nn.InstanceNorm1d(1, track_running_stats=True) if how == "norm" else None
+
+    def forward(self, x):
+        if self.norm is not None:
+            return self.last(self.norm(x[:, None])[:, 0])
+        if self.training:
+            at = x.detach().mean(0)
+            if self.how == "tensor":
+                self.mean = 0.9 * self.mean + 0.1 * at
+            elif self.how == "number":
+                self.steps += 1
+            elif self.how == "in-place" or torch.is_grad_enabled():
+                self.mean.mul_(0.9).add_(0.1 * at)
+        return self.last(x - self.mean) / (1 + 0.2 * self.steps)
+
+
+@fl.trainer("torch-writes")
+class WritesOneByOne(fl.torch.Trainer):
+    """Keeps a running mean."""
+
+    how: Annotated[str, "How it writes."] = "tensor"
+
+    def net(self):
+        return Writes(self.how, self.task.input[0], self.task.outputs)
+
+
+@fl.trainer("torch-writes-together")
+class WritesTogether(WritesOneByOne):
+    """The same, together."""
+
+    together = 4
+
+
+@pytest.mark.parametrize("how", ["in-place", "tensor", "norm", "number"])
+def test_exact_networks_that_write_while_they_train_train_alone(how):
+    alone, beside = nets(4, of=WritesOneByOne, how=how), nets(4, of=WritesTogether, how=how)
+    for k, net in enumerate(alone):
+        fitted(net, k, rows=20 + 7 * k)
+    assert all_fitted(beside) == [None] * 4
+    for one, other in zip(alone, beside):
+        assert all(np.array_equal(other.params()[name], value) for name, value in one.params().items())
+        assert one._model.steps == other._model.steps
+
+
+def test_exact_a_network_whose_later_steps_write_says_that_it_trains_alone():
+    alone, beside = nets(4, of=WritesOneByOne, how="later"), nets(4, of=WritesTogether, how="later")
+    for k, net in enumerate(alone):
+        fitted(net, k, rows=20 + 7 * k)
+    with pytest.warns(UserWarning, match=r"WritesTogether trains one client at a time, for its forward\(\) writes into a buffer"):
         assert all_fitted(beside) == [None] * 4
     for one, other in zip(alone, beside):
         assert all(np.array_equal(other.params()[name], value) for name, value in one.params().items())

@@ -467,9 +467,9 @@ def test_a_network_that_a_notebook_changes_is_tried_again():
     """Its trainer stays, and so does the text of its layers."""
     cells = {"__name__": "__main__"}
     exec(NOTEBOOK, cells)
-    assert made(cells["Cell"])._draws is False
+    assert made(cells["Cell"])._training.draws is False
     exec(BODY.replace("self.head(x)", "nn.functional.dropout(self.head(x), training=self.training)"), cells)
-    assert made(cells["Cell"])._draws is True
+    assert made(cells["Cell"])._training.draws is True
 
 
 BODY = """

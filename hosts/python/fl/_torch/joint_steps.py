@@ -131,8 +131,8 @@ class _Together:
                     seat.send(value)
 
     def slopes(self, group: list[_Seat]) -> list[float] | None:
-        """Losses of a mini-batch of each, and their gradients in the networks; `None`: the network
-        does nothing that `vmap` knows."""
+        """Losses of a mini-batch of each, and their gradients in the networks; `None`: it is
+        a network that cannot do this, and nothing has changed."""
         nets = [seat.trainer._model for seat in group]
         first, how = group[0].trainer, group[0].how
 
@@ -143,18 +143,24 @@ class _Together:
         try:
             parameters, buffers = torch.func.stack_module_state(nets)
             batches, targets = (torch.stack([seat.batch[at] for seat in group]) for at in (0, 1))  # type: ignore[index]
+            before = [buffer._version for buffer in buffers.values()]
             losses = torch.func.vmap(loss)(parameters, buffers, batches, targets)
+            if before != [buffer._version for buffer in buffers.values()]:  # of copies
+                return self.leave(type(first), "its forward() writes into a buffer, which its first step has not")
             trained = {name: p for name, p in parameters.items() if p.requires_grad}
             slopes = torch.autograd.grad(losses.sum(), list(trained.values()), allow_unused=True)
         except (RuntimeError, ValueError, NotImplementedError) as error:
-            self.alone.add(type(first))
-            warnings.warn(f"{type(first).__name__} trains one client at a time, for `torch.func.vmap` says: {error}", stacklevel=2)
-            return None
+            return self.leave(type(first), f"`torch.func.vmap` says: {error}")
         for at, net in enumerate(nets):
             own = dict(net.named_parameters())
             for name, slope in zip(trained, slopes):
                 own[name].grad = None if slope is None else slope[at]
         return losses.tolist()
+
+    def leave(self, of: type, why: str) -> None:
+        """Networks of this class train one by one from now on."""
+        self.alone.add(of)
+        warnings.warn(f"{of.__name__} trains one client at a time, for {why}", stacklevel=3)
 
 
 _TOGETHER = _Together()

@@ -33,7 +33,16 @@ class _Known(NamedTuple):
     """What one of a fixed seed holds beside its parameters."""
     others: set[reachable.Path]
     """What may differ there: it follows from the parameters, or from no seed."""
+    training: Training
+
+
+class Training(NamedTuple):
+    """What a first step of training shows of a network."""
+
     draws: bool
+    """It draws at random, so it needs the generator for itself."""
+    writes: bool
+    """It writes into what it holds beside its parameters, such as running means."""
 
 
 _KNOWN: weakref.WeakKeyDictionary[type, dict[tuple[str, ...], _Known]] = weakref.WeakKeyDictionary()
@@ -61,11 +70,11 @@ def held_by(trainer: Trainer, roots: dict[str, Any], known: Iterable[Any] | None
     return reachable.Graph(roots, [trainer, *net.parameters(), *known], skip)
 
 
-def check_drawn(trainer: Trainer, bare: Trainer, seed: int, samples: torch.Tensor) -> bool:
+def check_drawn(trainer: Trainer, bare: Trainer, seed: int, samples: torch.Tensor) -> Training:
     """Refuses what net() draws and no message carries, such as random features that are no buffer,
-    or an order of the columns: each party would have another. Does the network draw at random
-    while it trains? Then it needs the generator for itself. `bare` is the trainer before its net()
-    of this seed; what is tried here are networks of copies of it, which are thrown away."""
+    or an order of the columns: each party would have another. Gives what the network does while it
+    trains. `bare` is the trainer before its net() of this seed; what is tried here are networks of
+    copies of it, which are thrown away."""
     model, own = trainer._model, _beside(trainer)
     for path, place in own.values.items():
         if isinstance(place.value, nn.Parameter) and place.value.requires_grad:
@@ -77,7 +86,7 @@ def check_drawn(trainer: Trainer, bare: Trainer, seed: int, samples: torch.Tenso
     key = source.hash_of(type(trainer)), repr(vars(bare)), repr(model)
     if (known := of_class.get(key)) is None:
         other = _made(bare, 0)
-        known = of_class[key] = _Known(_beside(other).read(), set(), _does_draw(other, samples))
+        known = of_class[key] = _Known(_beside(other).read(), set(), _first_training(other, samples))
     if unlike := _unlike(own, known.first) - known.others:
         if drawn := _drawn(trainer, own, bare, seed):
             raise ValueError(
@@ -86,7 +95,7 @@ def check_drawn(trainer: Trainer, bare: Trainer, seed: int, samples: torch.Tenso
                 "keep it with `register_buffer`, which travels"
             )
         known.others.update(unlike)
-    return known.draws
+    return known.training
 
 
 def _drawn(trainer: Trainer, own: reachable.Graph, bare: Trainer, seed: int) -> set[reachable.Path]:
@@ -131,10 +140,20 @@ def _name(path: reachable.Path) -> str:
     return reachable.shown(path).removeprefix("net.")
 
 
-def _does_draw(trainer: Trainer, samples: torch.Tensor) -> bool:
+def _first_training(trainer: Trainer, samples: torch.Tensor) -> Training:
+    net = trainer._model
+    first = held_by(trainer, {"net": net}, ())
+    before, tensors = first.read(), _tensors(first)
     with generators.Section(0) as section, torch.no_grad():
-        _called(trainer._model.train(), trainer.collate(samples))
-    return bool(section.moved)
+        _called(net.train(), trainer.collate(samples))
+    then = held_by(trainer, {"net": net}, ())
+    return Training(bool(section.moved), bool(then.changed(before)) or _tensors(then) != tensors)
+
+
+def _tensors(held: reachable.Graph) -> dict[reachable.Path, tuple[int, int]]:
+    """Which tensors these are, and how often they were written into: a mean of zeros stays equal."""
+    found = {path: place.value for path, place in held.values.items()}
+    return {path: (id(value), value._version) for path, value in found.items() if isinstance(value, torch.Tensor)}
 
 
 def check_state(trainer: Trainer) -> None:
