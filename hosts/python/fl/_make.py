@@ -16,6 +16,7 @@ from ._errors import RunError, SpecError
 from ._parts.arrays import not_masked
 from ._spec import flow
 
+_SEEDED = "an estimate, and no guarantee: who knows the seed can remove the noise"
 _ROLES = ("aggregator", "attack", "privacy", "selector", "accountant")
 
 
@@ -51,7 +52,7 @@ def make(name: str, *, plugins=(), role: str | None = None, seed: int | None = N
         native = _fl.MadePart.make(f"{role} {name}", given, named, seed or 0, system, threads or os.cpu_count() or 1)
     except ValueError as error:
         raise SpecError(str(error)) from None
-    return MadePart(native, role, name)
+    return MadePart(native, role, name, seeded=role == "privacy" and not system)
 
 
 class MadePart:
@@ -71,15 +72,17 @@ class MadePart:
 
     A mechanism is called with one message, `part(message, clients=10)`, and gives it clipped and
     with the noise of one of so many clients. `spent` has the event of the last call, for an
-    accountant.
+    accountant; where a `seed` was given it says `"noise": "seeded"`.
 
     A selector is called with the clients, `part([{"id": 0, "samples": 30, "loss": 0.5}, ..])`, and
     gives positions. An accountant is called with events, `part([mechanism.spent])`, and gives what
-    all of them so far cost.
+    all of them so far cost. If noise of one of them was seeded, the cost says so, and a warning.
     """
 
-    def __init__(self, native: _fl.MadePart, role: str, name: str):
+    def __init__(self, native: _fl.MadePart, role: str, name: str, seeded: bool = False):
         self._native, self.role, self.name = native, role, name
+        #: Is its noise that of a seed? Of an accountant: was such noise charged?
+        self._seeded = seeded
         #: The kind of messages that it takes, such as `params` or `soft-labels`.
         self.kind: str | None = native.kind()
         self.numbers: dict[str, float] = {}
@@ -102,13 +105,11 @@ class MadePart:
             case "selector":
                 return self._native.select([(one.get("id", at), one.get("samples"), one.get("loss")) for at, one in enumerate(given)])
             case "accountant":
-                cost = json.loads(self._native.charge(json.dumps(list(given))))
-                cost.pop("noise", None)  # which only a run knows
-                return cost
+                return self._charged(list(given))
             case "privacy":
                 form = _Form(given, self.kind)
                 answer, event = self._native.release(form.arrays(given, "the message"), clients)
-                self.spent = json.loads(event)
+                self.spent = json.loads(event) | ({"noise": "seeded"} if self._seeded else {})
                 return self._back(form, answer)
         messages = list(given)
         if not messages:
@@ -130,6 +131,17 @@ class MadePart:
         ]
         before = None if sent is None else form.arrays(sent, "what was sent")
         return self._back(form, self._native.aggregate(mail, before))
+
+    def _charged(self, events: list[Any]) -> dict[str, Any]:
+        seeded = [isinstance(event, Mapping) and event.get("noise") == "seeded" for event in events]
+        plain = [{name: value for name, value in event.items() if name != "noise"} if of else event for event, of in zip(events, seeded, strict=True)]
+        cost = json.loads(self._native.charge(json.dumps(plain)))
+        self._seeded |= any(seeded)
+        cost.pop("noise", None)  # which an event says
+        if self._seeded:
+            cost["noise"] = "seeded"
+            warnings.warn(f"{self.role} `{self.name}`: {_SEEDED}", stacklevel=4)
+        return cost
 
     def _back(self, form: _Form, answer):
         arrays, notes, numbers = answer

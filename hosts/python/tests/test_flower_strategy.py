@@ -257,3 +257,29 @@ def test_a_mod_releases_the_change_and_keeps_its_price(identity):
     with pytest.raises(fl.RunError, match="leave out batches"):
         record = ArrayRecord({"w": Array(np.zeros(4, np.float32)), "batches": Array(np.array([1]))})
         Strategy("mean", **quiet).start(LocalGrid(training, mods=[noisy]), record, num_rounds=1)
+
+
+def test_seeded_noise_of_a_mod_is_another_for_each_release(identity):
+    """Flower starts a process for each answer, so each time the mod is made anew."""
+    from fl.flower import mod, spent
+    from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
+
+    def still(message, _context):
+        said = {"arrays": message.content["arrays"], "metrics": MetricRecord({"num-examples": 1})}
+        return Message(RecordDict(said), reply_to=message)
+
+    def released(context, seed):
+        noise = mod("gaussian-update", clip=1.0, noise_multiplier=1.2, seed=seed)
+        sent = RecordDict({"arrays": ArrayRecord({"w": Array(np.zeros(4, np.float32))})})
+        return tuple(noise(Message(sent, dst_node_id=context.node_id, message_type="train"), context, still).content["arrays"]["w"].numpy())
+
+    def noises(seed):
+        made = [Context(run_id=run, node_id=node, node_config={}, state=RecordDict(), run_config={}) for run, node in ((1, 1), (1, 2), (2, 1))]
+        return [released(context, seed) for context in made for _ in range(2)], made[0]
+
+    all, context = noises(7)
+    assert len(set(all)) == 6 and noises(7)[0] == all and not set(noises(8)[0]) & set(all)
+    with pytest.warns(UserWarning, match="no guarantee: who knows the seed can remove the noise"):
+        assert fl.make("rdp", delta=1e-5)(spent(context))["noise"] == "seeded"
+    systems, context = noises(None)
+    assert len(set(systems)) == 6 and "noise" not in fl.make("rdp", delta=1e-5)(spent(context))

@@ -66,10 +66,22 @@ def test_a_mechanism_and_its_accountant():
     spread = fl.make("gaussian-update", clip=1.0, noise_multiplier=2.0, seed=1)(zero)["w"].std()
     assert 1.9 < spread < 2.1
     book = fl.make("pld", delta=1e-5)
-    once, twice = book([noise.spent]), book([noise.spent])
+    safe = fl.make("gaussian-update", clip=1.0, noise_multiplier=2.0)
+    safe(one)
+    once, twice = book([safe.spent]), book([safe.spent])
     text = str(once)
     assert text != str(twice)
-    assert "noise" not in once, "the accountant alone does not know where it came from"
+    assert "noise" not in once, "an event says where noise came from only if it was seeded"
+
+
+def test_an_accountant_says_that_seeded_noise_is_no_guarantee():
+    one, book = {"w": np.zeros(3, np.float32)}, fl.make("pld", delta=1e-5)
+    seeded, safe = (fl.make("gaussian-update", clip=1.0, noise_multiplier=2.0, seed=seed) for seed in (0, None))
+    for noise in (seeded, safe):
+        noise(one)
+    with pytest.warns(UserWarning, match="accountant `pld`: an estimate, and no guarantee: who knows the seed can remove the noise"):
+        assert book([seeded.spent])["noise"] == "seeded"
+        assert book([safe.spent])["noise"] == "seeded", "what all of them so far cost"
 
 
 def test_a_selector_picks_clients():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import inspect
 import json
 import logging
@@ -134,8 +136,13 @@ def mod(name: str, *, seed: int | None = None, **settings: Any) -> Callable[[Mes
     server too. It is about the arrays: the reply's metrics, such as the loss and the number of
     examples, go as they are, and nothing prices them. The price of each release is kept in the
     client's context: `fl.flower.spent(context)` gives them to an accountant.
+
+    The noise comes from the operating system. With a `seed`, for tests, it follows from the seed,
+    the run, the node and the number of its releases before, and an accountant says that this is no
+    guarantee.
     """
-    part = make(name, role="privacy", seed=seed, **settings)
+    made_with = functools.partial(make, name, role="privacy", **settings)
+    made_with(seed=seed)  # what cannot be is refused here
 
     def release(message: Message, context: Context, call_next: Any) -> Message:
         reply = call_next(message, context)
@@ -154,15 +161,23 @@ def mod(name: str, *, seed: int | None = None, **settings: Any) -> Callable[[Mes
         for name, array in after.items():
             if array.shape != before[name].shape:
                 raise RunError(f"the reply's `{name}` has shape {list(array.shape)}, and the message's {list(before[name].shape)}, so nothing says what training has changed")
+        kept = context.state.config_records.get(SPENT, ConfigRecord({"events": []}))
+        # Flower may start a process for each answer, so no part counts the releases
+        part = made_with(seed=None if seed is None else _seed_of(seed, context, len(kept["events"])))
         change = part({name: after[name].astype(np.float32) - before[name].astype(np.float32) for name in before})
         made = {name: (before[name].astype(np.float32) + change[name]).astype(after[name].dtype) for name in before}
         reply.content[key] = ArrayRecord({name: Array(np.ascontiguousarray(made[name])) for name in trained})
-        kept = context.state.config_records.get(SPENT, ConfigRecord({"events": []}))
         kept["events"] = [*kept["events"], json.dumps(part.spent)]
         context.state[SPENT] = kept
         return reply
 
     return release
+
+
+def _seed_of(seed: int, context: Context, releases: int) -> int:
+    """Another seed for each release of each client in each run."""
+    address = f"{seed} {context.run_id} {context.node_id} {releases}"
+    return int.from_bytes(hashlib.sha256(address.encode()).digest()[:8], "little")
 
 
 def spent(context: Context) -> Sequence[dict[str, Any]]:
