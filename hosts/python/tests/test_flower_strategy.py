@@ -183,6 +183,60 @@ def test_a_strategy_says_what_it_leaves_and_what_it_cannot_take(identity, caplog
         started(Strategy("q-fedavg", lr=0.1, loss_key="loss"))
 
 
+@fl.aggregator("flower-lasts")
+class Lasts:
+    """The mean of each client's last answer."""
+
+    def __init__(self):
+        self.last = {}
+
+    def aggregate(self, round, inbox):
+        for mail in inbox:
+            self.last[mail.sender] = np.array(mail["w"])
+        round.record("known", len(self.last))
+        return {"w": np.mean([self.last[one] for one in sorted(self.last)], axis=0)}
+
+
+def test_a_part_knows_a_node_by_one_number_in_all_rounds(identity):
+    from fl.flower import Strategy
+    from flwr.app import Array, ArrayRecord, Message, MetricRecord, RecordDict
+
+    class Some(LocalGrid):
+        """Other nodes in each round."""
+
+        def get_node_ids(self):
+            return self.nodes
+
+    def own_number(message, _context):
+        node = message.metadata.dst_node_id
+        said = {"arrays": ArrayRecord({"w": Array(np.full(2, node, np.float32))}), "metrics": MetricRecord({"num-examples": 1})}
+        return Message(RecordDict(said), reply_to=message)
+
+    class Before(Strategy):
+        def configure_train(self, server_round, arrays, config, grid):
+            grid.nodes = [[11, 2], [3, 11], [2, 3]][server_round - 1]
+            if server_round == 3:  # as in another process
+                state, self.part = self.save(), fl.make("flower-lasts")
+                self._nodes = {}
+                self.load(state)
+            return super().configure_train(server_round, arrays, config, grid)
+
+    few = {"fraction_evaluate": 0.0, "min_train_nodes": 1, "min_available_nodes": 1}
+    first = ArrayRecord({"w": Array(np.zeros(2, np.float32))})
+    result = Before("flower-lasts", **few).start(Some(own_number), first, num_rounds=3)
+    assert [one["flower-lasts.known"] for one in result.train_metrics_clientapp.values()] == [2, 3, 3]
+    assert np.allclose(result.arrays["w"].numpy(), (2 + 3 + 11) / 3)
+
+    def wrong(message, context):
+        reply = own_number(message, context)
+        if message.metadata.dst_node_id == 7:
+            reply.content["arrays"] = ArrayRecord({"w": Array(np.full(2, np.nan, np.float32))})
+        return reply
+
+    with pytest.raises(fl.RunError, match="node 7: "):
+        Strategy("mean", fraction_evaluate=0.0).start(LocalGrid(wrong), first, num_rounds=1)
+
+
 def test_the_page_of_one_part_in_a_flower_project_runs(identity):
     torch = pytest.importorskip("torch")
     from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict

@@ -7,6 +7,7 @@ import hashlib
 import inspect
 import json
 import logging
+import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -56,15 +57,16 @@ class Strategy(FedAvg):
         result = strategy.start(grid=grid, initial_arrays=arrays, num_rounds=10)
 
     What `FedAvg` of Flower takes (`fraction_train`, `min_available_nodes`, `weighted_by_key` ..)
-    goes to it, and everything else is a setting of the part, as in `fl.make`. The part sees the
-    replies in the order of their nodes' numbers. It gets the weights under `weighted_by_key`, what
-    was sent, and if it needs them the training losses under `loss_key` and the examples per class
-    under `class_counts_key`, of each reply's metrics. What it measures joins the metrics of the
-    round, as `trimmed-mean.NAME`.
+    goes to it, and everything else is a setting of the part, as in `fl.make`. The part knows each
+    node by one number in all rounds (`mail.sender`), from 0, in the order in which they first
+    reply; those of one round in the order of their own numbers. It gets the weights under
+    `weighted_by_key`, what was sent, and if it needs them the training losses under `loss_key` and
+    the examples per class under `class_counts_key`, of each reply's metrics. What it measures joins
+    the metrics of the round, as `trimmed-mean.NAME`.
 
     fl computes with 32 bits, and floats keep the type that was sent. Other arrays, such as counters
     of batches, stay as they were sent, which a line of the log says once. `save` and `load` carry
-    the part's state to another process.
+    the part's state and the nodes' numbers to another process.
     """
 
     def __init__(self, name: str, *, role: str | None = None, seed: int | None = None, loss_key: str = "train_loss", class_counts_key: str = "class-counts", **settings: Any):
@@ -75,6 +77,7 @@ class Strategy(FedAvg):
         self.settings, self.loss_key, self.class_counts_key = settings, loss_key, class_counts_key
         self._sent: ArrayRecord | None = None
         self._told = False
+        self._nodes: dict[int, int] = {}
 
     def summary(self) -> None:
         given = ", ".join(f"{key}={value!r}" for key, value in self.settings.items())
@@ -95,13 +98,21 @@ class Strategy(FedAvg):
         def column(key: str, of: Callable[[Any], Any]) -> list[Any] | None:
             return [of(metrics[key]) for metrics in told] if all(key in metrics for metrics in told) else None
 
-        model = self.part(
-            [{name: _wide(array) for name, array in _floats(arrays).items()} for arrays in found],
+        nodes = [reply.metadata.src_node_id for reply in valid]
+        ids = [self._nodes.setdefault(node, len(self._nodes)) for node in nodes]
+        named = {f"client {number}": f"node {node}" for node, number in self._nodes.items()}
+        named |= {f"message {at}": f"the reply of node {node}" for at, node in enumerate(nodes)}
+        given = dict(
             weights=[float(metrics[self.weighted_by_key]) for metrics in told],
             sent=_floats(self._sent),
             losses=column(self.loss_key, float),
             class_counts=column(self.class_counts_key, list),
+            ids=ids,
         )
+        try:
+            model = self.part([{name: _wide(array) for name, array in _floats(arrays).items()} for arrays in found], **given)
+        except RunError as error:
+            raise RunError(re.sub(r"\b(?:client|message) \d+\b", lambda one: named.get(one[0], one[0]), str(error))) from None
         metrics = self.train_metrics_aggr_fn([reply.content for reply in valid], self.weighted_by_key)
         for name, value in self.part.numbers.items():
             metrics[f"{self.part.name}.{name}"] = float(value)
@@ -117,12 +128,19 @@ class Strategy(FedAvg):
         return ArrayRecord({name: Array(np.asarray(model[name], array.dtype, order="C")) if name in model else array for name, array in self._sent.items()})
 
     def save(self) -> bytes:
-        """What the part keeps between rounds."""
-        return self.part.save()
+        """What the part keeps between rounds, and the nodes' numbers."""
+        nodes = json.dumps([*self._nodes]).encode()
+        return len(nodes).to_bytes(8, "little") + nodes + self.part.save()
 
     def load(self, state: bytes) -> None:
         """Goes on where `save` was. The model itself goes into `initial_arrays`."""
-        self.part.load(state)
+        end = 8 + int.from_bytes(state[:8], "little")
+        try:
+            nodes = json.loads(state[8:end])
+        except ValueError:
+            raise ValueError("not what `save` of a strategy gave") from None
+        self.part.load(state[end:])
+        self._nodes = {node: number for number, node in enumerate(nodes)}
 
 
 def mod(name: str, *, seed: int | None = None, **settings: Any) -> Callable[[Message, Context, Any], Message]:
