@@ -221,13 +221,15 @@ def begin(
         try:
             results = watch.wait()
         except BaseException as error:
+            told = error
+            if temporary is not None and error is watch.own and isinstance(error, RunError):
+                error.folder = None
+            if error is watch.own and isinstance(error, SpecError) and data is not None and resume is None:
+                told = _data.named(error, written)  # it reads the files
+                written.discard()
             if temporary is not None:
                 temporary.cleanup()
-                if error is watch.own and isinstance(error, RunError):
-                    error.folder = None
-            if error is watch.own and isinstance(error, SpecError) and data is not None and resume is None:
-                told = _data.named(error, written)
-                written.discard()
+            if told is not error:
                 raise told from None
             raise
     if temporary is not None:

@@ -340,7 +340,7 @@ def test_mistakes_that_the_program_finds_name_the_client_and_the_row():
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame({"a": [1.0, 2.0, np.nan], "b": ["two\nlines", "x", "y"], "label": [0, 1, 0]})
     data = {"train": {"ann": frame}, "label": "label", "holdout": 0.3}
-    for call in (run, lambda data: fl.check(SPEC, data=data)):
+    for call in (run, lambda data: run(data, keep="nothing"), lambda data: fl.check(SPEC, data=data)):
         with pytest.raises(fl.SpecError, match="client `ann`, row 2: column `a`: is missing") as told:
             call(data)
         assert ".csv" not in str(told.value) and told.value.mistakes[0].text.startswith("client `ann`, row 2: ")
