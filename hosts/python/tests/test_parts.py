@@ -278,6 +278,69 @@ def test_what_others_are_lent_too_cannot_be_written_past_numpy(fedavg):
         fl.run(spec, quiet=True)
 
 
+def gives(name, **methods):
+    """A linear trainer with these methods; gives the part of a spec."""
+    fl.trainer(name)(type("Gives", (Writes,), {"__doc__": "Gives what is wrong.", "how": "copy", **methods}))
+    return with_part("model", name)
+
+
+FITS = [
+    (lambda *_: None, "fit() must give its number of steps and its mean loss, such as `return 12, 0.5`, got None"),
+    (lambda *_: (-5, 0.5), "fit() gives -5 steps; it must be 0 or more"),
+    (lambda *_: (1, np.nan), "FloatingPointError: the loss is nan; a smaller learning rate, or clipping, may help"),
+    (lambda *_: (1, -np.inf), "FloatingPointError: the loss is -inf"),
+]
+
+
+@pytest.mark.parametrize(("fit", "text"), FITS, ids=[text[:30] for _, text in FITS])
+def test_what_a_training_gives_is_told_in_words(fedavg, fit, text):
+    with pytest.raises(fl.RunError, match=re.escape(text)):
+        fl.run(fedavg, gives("gives-fit", fit=fit), quiet=True)
+
+
+def test_a_loss_that_is_no_number_leaves_its_client_out(fedavg):
+    one = gives("gives-nan", fit=lambda self, x, target, how, stream: (1, np.nan if x[0].sum() > x[-1].sum() else 0.5))
+    ran = fl.run(fedavg, {**one, "faults.on-nan": "drop", "protocol.rounds": 1}, quiet=True)
+    assert any("left out" in note and "the loss is nan" in note for note in ran.notes)
+
+
+PREDICTS = [
+    (lambda self, x: np.zeros(len(x), np.float32), "predict() must give a row of numbers for each sample, got an array of shape ["),
+    (lambda self, x: np.zeros((len(x), self.task.outputs), int), "predict() must give floats, such as the score of each class, got whole numbers"),
+]
+
+
+@pytest.mark.parametrize(("predict", "text"), PREDICTS, ids=["one dimension", "whole numbers"])
+def test_what_a_trainer_predicts_is_told_in_words(fedavg, predict, text):
+    with pytest.raises(fl.RunError, match=re.escape(text)):
+        fl.run(fedavg, gives("gives-scores", predict=predict), quiet=True)
+
+
+def test_parameters_that_are_no_floats_are_named_before_anything_runs(fedavg):
+    part = gives("gives-whole", params=lambda self: {"w": self.w, "seen": np.array([3])})
+    with pytest.raises(fl.SpecError, match=r"params\(\): `seen` must be an array of floats, got int64"):
+        fl.run(fedavg, part, quiet=True)
+
+
+@pytest.mark.parametrize(("sigma", "text"), [(np.nan, "price() gives {'Gaussian': "), (None, "price() gives None; it must give an event")], ids=["nan", "none"])
+def test_a_price_that_is_none_is_told_in_words(sigma, text):
+    @fl.privacy("prices-nothing")
+    class PricesNothing:
+        """Has no price."""
+
+        def clip(self, message):
+            return dict(message)
+
+        def price(self, message, cohort):
+            return sigma and {"Gaussian": {"sensitivity": 1.0, "sigma": sigma, "unit": "party"}}
+
+        def perturb(self, message, cohort, noise):
+            return dict(message)
+
+    with pytest.raises(fl.Error, match=re.escape(text)):
+        fl.run(QUICK / "fedavg-private.yaml", {"parts.privacy": {"use": "prices-nothing"}}, quiet=True)
+
+
 def test_weights_of_a_mean_are_one_for_each_message(fedavg):
     def keyed(inbox):
         return inbox.mean({mail.sender: mail.weight for mail in inbox})

@@ -84,6 +84,22 @@ def _arrays(part, tensors, like=None) -> dict:
     return out
 
 
+def _floats(part, tensors, what: str) -> dict:
+    """Arrays of parameters, which are floats: otherwise none of them would arrive."""
+    arrays = _arrays(part, tensors)
+    for name, array in arrays.items():
+        if array.dtype != np.float32:
+            raise TypeError(f"{what}: `{name}` must be an array of floats, got {np.asarray(tensors[name]).dtype}; leave it out if no training changes it, otherwise give `.astype('float32')`")
+    return arrays
+
+
+def _json(what: str, given) -> str:
+    try:
+        return json.dumps(given, default=lambda number: number.item(), allow_nan=False)
+    except ValueError:
+        raise ValueError(f"{what} gives {given!r}; every number must be finite") from None
+
+
 def _state_of(data: bytes) -> dict:
     return {"state": np.frombuffer(data, np.uint8)}
 
@@ -103,7 +119,7 @@ def _describe(part, *_):
     elif role == "trainer":
         params = hasattr(part, "params") and hasattr(part, "set_params")
         if params and _twin.key(part) not in _SENT:
-            _arrays(part, part.params())  # what cannot be sent is refused before anything runs
+            _floats(part, part.params(), "params()")  # what cannot be sent is refused before anything runs
             _SENT.add(_twin.key(part))
         about = {
             "parametric": params,
@@ -122,7 +138,7 @@ def _describe(part, *_):
             about["learns"] = [_NAMES[one] for one in learns]
     else:
         return None
-    return json.dumps(about), {}, None
+    return _json("what it says of itself", about), {}, None
 
 
 def _save(part, *_):
@@ -260,7 +276,7 @@ def _about(method):
             return None
         more = [_cohort(text)] if method == "price" else []
         given = getattr(part, method)(Message(messages[0][3]), *more)
-        return json.dumps(given, default=lambda number: number.item()), {}, None
+        return _json(f"{method}()", _event(method, given) if method == "price" else given), {}, None
 
     return run
 
@@ -272,8 +288,16 @@ def _agree(part, text, *_):
     return None, {}, None
 
 
+def _event(method, given):
+    if given is None:
+        raise TypeError(f"{method}() gives None; it must give an event, such as `{{'Gaussian': {{'sensitivity': 1.0, 'sigma': 1.2}}}}`")
+    return given
+
+
 def _actual_cost(part, text, *_):
-    return (json.dumps(part.actual_cost(json.loads(text))), {}, None) if hasattr(part, "actual_cost") else None
+    if not hasattr(part, "actual_cost"):
+        return None
+    return _json("actual_cost()", _event("actual_cost", part.actual_cost(json.loads(text)))), {}, None
 
 
 def _samples(messages) -> Message:
@@ -297,13 +321,27 @@ def _train(part, text, messages, host):
         guard = generators.watched("fit()")
     try:
         with numbered(first["values"], facts.get("samples")), guard:
-            steps, loss = part.fit(first["values"], first["target"], how, stream)
+            steps, loss = _done(part.fit(first["values"], first["target"], how, stream))
     except Exception:
         _twin.forget(part)
         raise
     known.draws |= bool(draws and guard.moved)
     part._fl_made.fitted = True
-    return json.dumps({"steps": int(steps), "loss": float(loss)}), {}, None
+    return json.dumps({"steps": steps, "loss": loss}), {}, None
+
+
+def _done(given) -> tuple[int, float]:
+    """The steps and the loss that a training gives."""
+    try:
+        steps, loss = given
+        steps, loss = int(steps), float(loss)
+    except (TypeError, ValueError):
+        raise TypeError(f"fit() must give its number of steps and its mean loss, such as `return 12, 0.5`, got {given!r}") from None
+    if steps < 0:
+        raise ValueError(f"fit() gives {steps} steps; it must be 0 or more")
+    if not math.isfinite(loss):
+        raise FloatingPointError(f"the loss is {loss}; a smaller learning rate, or clipping, may help")
+    return steps, loss
 
 
 def _gradient(part, text, messages, _):
@@ -311,7 +349,7 @@ def _gradient(part, text, messages, _):
         return None
     facts, first = json.loads(text), _samples(messages)
     how = Pass(facts["target"], **read_loss(facts["loss"]))
-    return None, _arrays(part, part.gradient(first["values"], first["target"], how)), None
+    return None, _floats(part, part.gradient(first["values"], first["target"], how), "gradient()"), None
 
 
 def _clipped_gradients(part, text, messages, _):
@@ -320,7 +358,7 @@ def _clipped_gradients(part, text, messages, _):
     facts, first = json.loads(text), _samples(messages)
     how = Pass(facts["target"], **read_loss(facts["loss"]))
     given = part.clipped_gradients(first["values"], first["target"], how, facts["clip"])
-    return None, {} if given is None else _arrays(part, given), None
+    return None, {} if given is None else _floats(part, given, "clipped_gradients()"), None
 
 
 def _descend(part, text, messages, _):
@@ -346,9 +384,18 @@ def _gives(method, name):
         first = _samples(messages)
         with numbered(first["values"], json.loads(text)["samples"] if text else None):
             given = getattr(part, method)(*(first[name] for name in ("values", "slope") if name in first))
-        return None, {} if given is None else {name: array_of(name, given)}, None
+        return None, {} if given is None else {name: _rows_of(f"{method}()", array_of(name, given))}, None
 
     return run
+
+
+def _rows_of(what: str, array) -> np.ndarray:
+    """A row of floats for each sample."""
+    if array.ndim != 2:
+        raise Shape(f"{what} must give a row of numbers for each sample, got an array of shape {list(array.shape)}{'; one number for each is `[:, None]`' if array.ndim == 1 else ''}")
+    if array.dtype != np.float32:
+        raise TypeError(f"{what} must give floats, such as the score of each class, got whole numbers; `.astype('float32')` makes floats of them")
+    return array
 
 
 def _save_state(part, *_):
@@ -388,7 +435,7 @@ def _set_params(part, _, messages, __):
 
 
 def _step_size(part, *_):
-    return (json.dumps(part.step_size()), {}, None) if hasattr(part, "step_size") else None
+    return (_json("step_size()", part.step_size()), {}, None) if hasattr(part, "step_size") else None
 
 
 _OPERATIONS = {
@@ -417,7 +464,7 @@ _OPERATIONS = {
     62: ("features", _gives("features", "features")),
     63: ("save_state", _save_state),
     64: ("load_state", _load_state),
-    65: ("params", lambda part, *_: (None, _arrays(part, part.params()), None)),
+    65: ("params", lambda part, *_: (None, _floats(part, part.params(), "params()"), None)),
     66: ("set_params", _set_params),
     67: ("vjp", _gives("vjp", "slopes")),
     68: ("gradient", _gradient),
