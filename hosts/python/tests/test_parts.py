@@ -341,6 +341,13 @@ def test_a_price_that_is_none_is_told_in_words(sigma, text):
         fl.run(QUICK / "fedavg-private.yaml", {"parts.privacy": {"use": "prices-nothing"}}, quiet=True)
 
 
+@pytest.mark.parametrize(("weight", "text"), [(1e308, "beyond 64-bit floats"), (0.0, "every weight is 0")])
+def test_weights_of_a_mean_have_a_sum(fedavg, weight, text):
+    aggregator("weights-without-a-sum", lambda inbox: inbox.mean([weight] * len(inbox)))
+    with pytest.raises(fl.RunError, match=text):
+        fl.run(fedavg, with_part("aggregator", "weights-without-a-sum"), quiet=True)
+
+
 def test_weights_of_a_mean_are_one_for_each_message(fedavg):
     def keyed(inbox):
         return inbox.mean({mail.sender: mail.weight for mail in inbox})

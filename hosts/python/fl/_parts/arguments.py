@@ -185,6 +185,8 @@ class Inbox(Sequence[Mail]):
         weights = [message[1] for message in self._messages] if weights is None else [float(w) for w in weights]
         if bad := [w for w in weights if not 0 <= w < np.inf]:
             raise ValueError(f"weights must be finite numbers, at least 0, got {bad[0]}")
+        if not 0 < sum(weights) < np.inf:
+            raise ValueError("every weight is 0" if sum(weights) == 0 else "the weights together are beyond 64-bit floats; divide them by the largest")
         return {name: np.asarray(owner) for name, owner in self._host.mean(weights).items()}
 
 
