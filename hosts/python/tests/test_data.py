@@ -2,6 +2,7 @@
 
 import copy
 import hashlib
+import importlib.util
 import io
 import json
 import pickle
@@ -318,6 +319,7 @@ WRONG = [
     ({"train": ({"a": np.ma.masked_greater(X, 1)}, Y), "holdout": 0.2}, "train, input `a`: it has masked numbers"),
     ({"train": (X, np.ma.masked_equal(Y, 1)), "holdout": 0.2}, "train, labels: it has masked numbers"),
     ({"train": [{"a": X, "b": Y}], "holdout": 0.2}, "client `0`: a mapping is no rows; give (inputs, labels), or a frame"),
+    ({"train": (X, np.where(Y > 0, 1e300, 0.0)), "holdout": 0.2}, "; a label is the number of a class, counted from 0"),
     ({"train": (X, Y, Y)}, "got 3 things; a list gives each client its own rows"),
 ]
 
@@ -328,6 +330,22 @@ def test_mistakes_name_the_client_the_row_and_the_type(data, text):
         run(data)
     assert text in str(told.value) and told.value.mistakes[0].path == "data"
     assert not Path("runs").exists()
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR")
+@pytest.mark.parametrize("of", ["alone", "pair", "rows", "labels"])
+def test_sparse_rows_are_refused_with_what_makes_them_dense(of):
+    kinds = []
+    if importlib.util.find_spec("scipy"):
+        kinds.append((__import__("scipy.sparse").sparse.csr_matrix, "sparse matrices are not read; give `matrix.toarray()`"))
+    if importlib.util.find_spec("torch"):
+        torch = __import__("torch")
+        kinds += [(lambda x, to=to: getattr(torch.as_tensor(x), to)(), "sparse tensors are not read; give `tensor.to_dense()`") for to in ("to_sparse", "to_sparse_csr")]
+    for sparse, text in kinds:
+        x = sparse(X)
+        given = {"alone": lambda: x, "pair": lambda: (x, Y), "rows": lambda: [*zip([sparse(X[:2])] * 4, Y)], "labels": lambda: (X, sparse(Y[:, None]))}[of]()
+        with pytest.raises(fl.SpecError, match=re.escape(text)):
+            run({"train": {"ann": given}, "holdout": 0.2})
 
 
 def test_a_spec_that_is_refused_leaves_no_rows():

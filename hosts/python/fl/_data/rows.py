@@ -124,8 +124,7 @@ def _rows(source, where: str, options: _Options) -> _Arrays | _Table:
         raise _wrong(where, "a lazy frame has no rows yet; give `frame.collect()`")
     if type(source).__name__.endswith("GroupBy"):
         raise _wrong(where, "groups are no rows; give each client its own by `dict(list(groups))`")
-    if hasattr(source, "tocsr"):
-        raise _wrong(where, "sparse matrices are not read; give `matrix.toarray()`, or a file of libsvm")
+    _refuse_sparse(source, where)
     if isinstance(source, tuple):
         if len(source) != 2:
             raise _wrong(where, f"rows are (inputs, labels), got {len(source)} things; a list gives each client its own rows")
@@ -146,6 +145,13 @@ def _rows(source, where: str, options: _Options) -> _Arrays | _Table:
     raise _wrong(where, f"rows are {_KINDS}; got {type(source).__name__}")
 
 
+def _refuse_sparse(source, where: str):
+    if hasattr(source, "tocsr"):
+        raise _wrong(where, "sparse matrices are not read; give `matrix.toarray()`, or a file of libsvm")
+    if _is_tensor(source) and hasattr(source, "to_dense") and str(getattr(source, "layout", "torch.strided")) != "torch.strided":
+        raise _wrong(where, "sparse tensors are not read; give `tensor.to_dense()`, or a file of libsvm")
+
+
 def _is_tensor(value) -> bool:
     return hasattr(value, "detach") and hasattr(value, "cpu")
 
@@ -156,6 +162,7 @@ def _is_frame(value) -> bool:
 
 def _plain(value, where: str) -> np.ndarray:
     """A tensor, a picture, a list as an array."""
+    _refuse_sparse(value, where)
     try:
         not_masked(value)
     except ValueError as error:
@@ -251,6 +258,9 @@ def _labels(value, where: str, options: _Options) -> np.ndarray:
         bad = np.flatnonzero(~(np.isfinite(array) & (np.floor(array) == array)))
         if len(bad):
             raise _wrong(f"{where}, row {bad[0]}", f"the label is {array[bad[0]]}; a label is the number or the name of a class, or say `'label': {{'kind': 'number'}}` for a number to predict")
+        bad = np.flatnonzero(np.abs(array) >= 2.0**63)
+        if len(bad):
+            raise _wrong(f"{where}, row {bad[0]}", f"the label is {array[bad[0]]}; a label is the number of a class, counted from 0")
         array = array.astype(np.int64)
     if array.dtype.kind not in "biuU":
         raise _wrong(where, f"labels must be whole numbers or texts, got {array.dtype}")
