@@ -13,7 +13,8 @@ such as FedKT and FedKD.
             return ExtraTreesClassifier(self.trees)
 
 A regressor learns a number to predict (`label: {kind: number}`), on the scale of the label. What an
-estimator draws at random follows the run's seed, through `random_state`. Classes are positions in
+estimator draws at random follows the run's seed, through `random_state`; one that it sets itself is
+replaced, with a warning. Classes are positions in
 the order of the run's classes, also as keys of a `class_weight`. Models are written with pickle:
 open run folders only from those whom you trust.
 """
@@ -33,6 +34,8 @@ from ._parts.arguments import Lacks, Pass, Shape, Stream
 _LEAST = 1e-7  # a probability of 0 has no logarithm
 #: Settings and task, as text, of which a class has given an estimator that suits.
 _SUITS: weakref.WeakKeyDictionary[type, set[str]] = weakref.WeakKeyDictionary()
+#: Classes that set a seed of their own, which has been said.
+_TOLD: weakref.WeakSet[type] = weakref.WeakSet()
 
 
 class Trainer:
@@ -133,6 +136,12 @@ class Trainer:
         for name, value in fitted.get_params().items():
             match name.rpartition("__")[2]:
                 case "random_state":
+                    if value is not None and type(self) not in _TOLD:
+                        _TOLD.add(type(self))
+                        warnings.warn(
+                            f"estimator() of {type(self).__name__} sets `{name}={value!r}`, and what it draws follows the run's seed instead: leave it out",
+                            stacklevel=2,
+                        )
                     own[name] = stream.seed % 2**32
                 case "n_jobs":
                     own[name] = 1

@@ -1,6 +1,7 @@
 """Classifiers of scikit-learn in FedKT, and regressors where the task is a number."""
 
 import time
+import warnings
 
 import fl
 import fl.testing
@@ -68,6 +69,22 @@ def test_an_estimator_is_made_once_for_the_check_and_once_for_each_training():
     fl.run(spec, quiet=True, threads=1)
     # the check, and the training of each client
     assert len(made) == 1 + 3
+
+
+def test_a_seed_that_an_estimator_sets_is_replaced_with_a_warning():
+    estimators = {
+        "sklearn-own-seed": lambda self: make_pipeline(StandardScaler(), ExtraTreesClassifier(3, random_state=5)),
+        "sklearn-runs-seed": lambda self: ExtraTreesClassifier(3),
+    }
+    said = {}
+    for name, estimator in estimators.items():
+        fl.trainer(name)(type("Seeded", (fl.sklearn.Trainer,), {"estimator": estimator, "__doc__": "Draws."}))
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            fl.run(QUICK / "solo.yaml", {"parts.model": {"use": name}, "data.clients": 3}, quiet=True)
+        said[name] = [str(one.message) for one in caught if "random_state" in str(one.message)]
+    due = "estimator() of Seeded sets `extratreesclassifier__random_state=5`, and what it draws follows the run's seed instead: leave it out"
+    assert said == {"sklearn-own-seed": [due], "sklearn-runs-seed": []}
 
 
 def test_a_class_without_a_sample_has_an_even_share_and_is_no_veto():
