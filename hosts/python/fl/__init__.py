@@ -31,6 +31,16 @@ from ._tools import Study, account, audit, check, inspect, parts, schema, study
 
 _isolated.begin()
 
+
+def __getattr__(name: str):
+    """`fl.testing` is imported where it is first used: few programs need it."""
+    if name == "testing":
+        import importlib
+
+        return importlib.import_module("fl.testing")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
 __all__ = [
     "__version__", "Answers", "Arrays", "Client", "Cohort", "Error", "Examples", "Exchange", "Generator", "Inbox", "KeptModel", "Lacks", "MadePart", "Mail", "Message", "Mistake", "Model", "Pass", "Pool",
     "Public", "Rate", "RateByRound", "RateCosine", "RateStep", "Refused", "Release", "Results", "Round", "RoundTraining", "RunError", "STOP", "Samples", "Server", "Shape", "Slot", "SpecError", "Steps", "Stream", "Study", "Training", "Unpriced", "account",

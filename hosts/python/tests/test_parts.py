@@ -348,6 +348,12 @@ def test_weights_of_a_mean_have_a_sum(fedavg, weight, text):
         fl.run(fedavg, with_part("aggregator", "weights-without-a-sum"), quiet=True)
 
 
+def test_what_tests_of_parts_take_is_there_after_one_import():
+    subprocess.run([sys.executable, "-c", "import fl; fl.testing.conformance; fl.testing.ways"], check=True)
+    with pytest.raises(AttributeError, match="module 'fl' has no attribute 'nothing'"):
+        fl.nothing  # noqa: B018
+
+
 def test_weights_of_a_mean_are_one_for_each_message(fedavg):
     def keyed(inbox):
         return inbox.mean({mail.sender: mail.weight for mail in inbox})
