@@ -58,12 +58,11 @@ impl Part {
     }
 }
 
-/// Is it a whole number that a 32-bit number cannot hold? Above 2^24 some are rounded to their
-/// neighbours, so that times in seconds and ids become equal. Above 2^53 not even 64 bits hold
-/// every whole number.
+/// Is it a whole number of 64 bits that a 32-bit number cannot hold? Above 2^24 some are rounded to
+/// their neighbours, so that times and ids become equal. Beyond 64 bits there are measures only.
 pub(crate) fn loses_digits(value: f64) -> bool {
-    const EXACT: f64 = (1u64 << 53) as f64;
-    value.fract() == 0.0 && value.abs() <= EXACT && f64::from(value as f32) != value
+    const END: f64 = u64::MAX as f64;
+    value.fract() == 0.0 && value.abs() <= END && f64::from(value as f32) != value
 }
 
 /// Says so of `count` values, of which `first` is one.

@@ -1382,6 +1382,9 @@ fn whole_numbers_that_lose_digits_are_told() {
         let due = "column `time`: 19 whole numbers lose digits as 32-bit numbers, such as 1700000001, which becomes 1700000000; subtract a constant, or divide";
         assert!(said.starts_with(due), "{said}");
     }
+    let nanoseconds = told(1_700_000_000_000_000_000, "");
+    let due = "column `time`: 20 whole numbers lose digits as 32-bit numbers, such as 1700000000000000000, ";
+    assert!(nanoseconds.starts_with(due), "{nanoseconds}");
     assert!(!told(1 << 23, "").contains("lose digits"));
     assert_eq!(told(1_700_000_000, ", columns: {time: skip}"), "");
     let case = Case::new(&[]);
