@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import fl
@@ -588,6 +589,48 @@ def test_what_is_kept_on_self_is_refused_with_its_name():
 
     protocol("keeps-at-server", round=counts, setup=lambda self, stream: setattr(self, "_seen", []))
     fails("keeps-at-server", "it keeps `_seen` on self", "server.state")
+
+
+LAST: dict[int, int] = {}
+
+
+def test_what_is_kept_in_a_global_a_closure_or_on_the_class_is_told():
+    def helps(at):
+        LAST[at] = LAST.get(at, 0) + 1
+
+    def in_global(self, client, params):
+        helps(0)
+        return params
+
+    mine = []
+
+    def in_closure(self, client, params):
+        mine.append(1)
+        return params
+
+    def on_class(self, server, round):
+        type(self).rounds_so_far = round.number
+        my_protocols.PyFedAvg.round(self, server, round)
+
+    def reads(self, client, params):
+        assert len(LAST) < 9 and not QUICK.is_file()
+        return params
+
+    def said(name, **methods):
+        protocol(name, **methods)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            run(name)
+        return [str(one.message) for one in caught if "changes while it runs" in str(one.message)]
+
+    for name, methods, place in (
+        ("keeps-in-global", {"train": in_global}, "`LAST` of test_protocols"),
+        ("keeps-in-closure", {"train": in_closure}, "`mine` of test_protocols"),
+        ("keeps-on-class", {"round": on_class}, ".rounds_so_far`"),
+    ):
+        [text] = said(name, **methods)
+        assert place in text and "client.stash" in text and f"protocol `{name}`" in text
+    assert said("keeps-nothing", train=reads) == []
 
 
 def test_state_that_cannot_be_saved_is_refused_with_its_name():

@@ -6,14 +6,16 @@ import json
 from typing import Any
 
 from .._parts.arguments import Message
+from . import outside
 from .declarations import Array, Arrays, Exchange, Part, Slot, _listed, _value, members
-from .requests import _held, _Program, has_run, packed, told, unchanged
+from .requests import _held, _Program, has_run, packed, told, unchanged, who
 from .server_and_client import Client, Server
 
 
 def begin(part: Part) -> None:
     """Remembers what a new part holds."""
     object.__setattr__(part, "_fl_held", _held(part))
+    outside.begin(part)
 
 
 def declare(part: Part) -> str:
@@ -32,6 +34,7 @@ def lead(part: Part, text: str, host: Any) -> None:
     try:
         has_run(part.lead(Server(_Program(part, host, facts), facts)), "it")
         unchanged(part)
+        outside.warn_of_changes(part, who(part))
     except Exception as error:
         error._fl_told = told(part, error, "lead")  # type: ignore[attr-defined]
         raise
@@ -49,6 +52,7 @@ def answer(part: Part, text: str, messages: list[Any], host: Any) -> dict[str, A
         made: Any = found.answer(part, client, sent)
         made = _staged(found, client, sent, made)
         unchanged(part)
+        outside.warn_of_changes(part, who(part))
         return packed(found.answers, made)
     except Exception as error:
         error._fl_told = told(part, error, found.name)  # type: ignore[attr-defined]
