@@ -6,6 +6,7 @@ use crate::{
     Generator, Parts, Result, Role, Stream, Task, Trainer,
 };
 use anyhow::Context;
+use serde_bytes::ByteBuf;
 use std::any::Any;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -114,8 +115,9 @@ impl StoredPart {
     }
 }
 
-/// The saved states of one side's parts, by slot.
-pub(crate) type States = BTreeMap<String, Vec<u8>>;
+/// Saved states of one side's parts by slot, or messages by name. A `Vec<u8>` would be written
+/// byte by byte.
+pub(crate) type States = BTreeMap<String, ByteBuf>;
 
 /// The parts of one side, the server's or a client's, by slot.
 pub(crate) struct Store {
@@ -271,7 +273,7 @@ impl Store {
             let memory = (held.memory)(held.part.as_ref())
                 .with_context(|| format!("parts.{slot}: its memory"))?;
             if !memory.is_empty() {
-                self.waiting.insert(slot, memory);
+                self.waiting.insert(slot, memory.into());
             }
         }
         Ok(())
@@ -289,7 +291,7 @@ impl Store {
             let state =
                 (held.state)(held.part.as_ref()).with_context(|| format!("saving parts.{slot}"))?;
             if !state.is_empty() {
-                states.insert(slot.clone(), state);
+                states.insert(slot.clone(), state.into());
             }
         }
         Ok(states)

@@ -100,9 +100,11 @@ pub(crate) struct Checkpoint {
     pub place: SavedPosition,
     /// The positions of the files that only grow, by name.
     pub lines: BTreeMap<String, LogPosition>,
+    #[serde(with = "serde_bytes")]
     pub server: Vec<u8>,
     pub clients: Index,
     /// State of clients in other processes; empty if they live in this one.
+    #[serde(with = "serde_bytes")]
     pub elsewhere: Vec<u8>,
     pub seconds: f64,
     /// The notes so far.

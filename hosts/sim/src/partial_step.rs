@@ -25,8 +25,10 @@ type Key = (usize, u64, ClientId);
 #[derive(Serialize, Deserialize)]
 struct StoredAnswer {
     key: Key,
+    #[serde(with = "serde_bytes")]
     body: Vec<u8>,
     envelope: Envelope,
+    #[serde(with = "serde_bytes")]
     state: Option<Vec<u8>>,
 }
 

@@ -15,6 +15,7 @@ use crate::{
 };
 use anyhow::{Context, ensure};
 use serde::{Deserialize, Serialize};
+use serde_bytes::ByteBuf;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -33,7 +34,7 @@ pub(crate) struct ClientCore {
     /// The number of the step whose request it answers.
     pub(super) round: usize,
     pub(crate) store: Store,
-    pub(super) stash: BTreeMap<String, Vec<u8>>,
+    pub(super) stash: States,
     pub(super) cache: BTreeMap<String, Cached>,
     pub(crate) spent: Vec<PrivacyEvent>,
     pub(crate) notes: Vec<String>,
@@ -112,14 +113,14 @@ pub(super) struct BeforeRequest {
     /// The question's stream, which is no other question's.
     question: [u8; 32],
     parts: States,
-    stash: BTreeMap<String, Vec<u8>>,
+    stash: States,
 }
 
 /// What a client keeps between two questions.
 #[derive(Serialize, Deserialize)]
 pub(super) struct SavedClient {
     pub parts: States,
-    pub stash: BTreeMap<String, Vec<u8>>,
+    pub stash: States,
     pub ledger: Vec<PrivacyEvent>,
     pub before: Option<BeforeRequest>,
 }
@@ -262,7 +263,8 @@ impl ClientCalls for ClientCore {
         if self.has(slot) {
             let mut chosen = Ids((0..self.data.len() as u32).collect());
             self.release_now(slot, &mut chosen)?;
-            self.stash.insert(PRIVATE.into(), message::encode(&chosen));
+            self.stash
+                .insert(PRIVATE.into(), message::encode(&chosen).into());
             self.stash.remove(&*COUNTS);
         }
         Ok(())
@@ -312,13 +314,17 @@ impl ClientCalls for ClientCore {
         self.store.put(slot, selector);
     }
     fn stash(&mut self, name: &str, bytes: Vec<u8>) {
-        self.stash.insert(self.kept_as(name), bytes);
+        self.stash.insert(self.kept_as(name), bytes.into());
     }
     fn stashed(&self, name: &str) -> Result<Option<Vec<u8>>> {
-        Ok(self.stash.get(&self.kept_as(name)).cloned())
+        let kept = self.stash.get(&self.kept_as(name));
+        Ok(kept.map(|bytes| bytes.to_vec()))
     }
     fn unstash(&mut self, name: &str) -> Result<Option<Vec<u8>>> {
-        Ok(self.stash.remove(&self.kept_as(name)))
+        Ok(self
+            .stash
+            .remove(&self.kept_as(name))
+            .map(ByteBuf::into_vec))
     }
     fn cache(&mut self, name: &str, message: &dyn AnyMessage) {
         let name = self.kept_as(name);

@@ -207,7 +207,7 @@ impl ClientCore {
                 });
                 self.release_now(&COUNTS, &mut counts)?;
                 let kept = message::encode(&counts);
-                self.stash.insert(COUNTS.name().into(), kept);
+                self.stash.insert(COUNTS.name().into(), kept.into());
                 counts
             }
         };

@@ -110,6 +110,7 @@ pub(crate) struct ResumePoint {
 pub(crate) struct SavedServer {
     pub done: usize,
     pub stage: CurrentStage,
+    #[serde(with = "serde_bytes")]
     pub protocol: Vec<u8>,
     pub parts: States,
     pub own: Vec<PrivacyEvent>,
