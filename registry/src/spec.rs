@@ -16,7 +16,7 @@ use fl_core::privacy::Noise;
 use fl_core::settings::{Setting, Value};
 use fl_core::{
     Budget, BuildContext, Checkpoints, ClientId, Fault, Faults, Measured, Parts, Protocol, Result,
-    Role, StopWhen, Stream, Task, Trainer,
+    Role, Stages, StopWhen, Stream, Task, Trainer,
 };
 use serde_yaml::Mapping;
 use std::cell::OnceCell;
@@ -88,7 +88,7 @@ impl<D> Spec<D> {
 
     /// Returns the slot of the model that a run kept under this name, and its client; `None` if it
     /// fills no slot of a trainer.
-    pub fn kept_slot<'n>(&self, name: &'n str) -> Option<(&'n str, Option<ClientId>)> {
+    pub fn kept_slot(&self, name: &str) -> Option<(String, Option<ClientId>)> {
         slot_of_kept(name, |slot| {
             let mut parts = self.parts.iter();
             parts.any(|part| part.slot == slot && part.decl.role == Role::Trainer)
@@ -109,7 +109,7 @@ impl<D> Spec<D> {
         let Some((slot, client)) = self.kept_slot(name) else {
             return Ok(None);
         };
-        let mut model: Box<dyn Trainer> = self.parts.build(Role::Trainer, slot, client, make)?;
+        let mut model: Box<dyn Trainer> = self.parts.build(Role::Trainer, &slot, client, make)?;
         model.load(bytes)?;
         Ok(Some(model))
     }
@@ -124,19 +124,25 @@ impl<D> Spec<D> {
 }
 
 /// Returns the slot of the model that a run kept under this name, and its client. The name is
-/// `SLOT`, for a client's own `SLOT-CLIENT`, and `centre-N` for one of several of slot `model`.
+/// `SLOT`, for a client's own `SLOT-CLIENT`, and `centre-N` for one of several of slot `model`, or
+/// `centre-N of stage S` if that slot is of a stage alone.
 pub fn slot_of_kept(
     name: &str,
     is_slot: impl Fn(&str) -> bool,
-) -> Option<(&str, Option<ClientId>)> {
-    if is_slot(name) {
-        return Some((name, None));
-    }
-    let (slot, number) = name.rsplit_once('-')?;
-    let number = number.parse().ok()?;
-    match slot {
-        _ if is_slot(slot) => Some((slot, Some(number))),
-        "centre" if is_slot("model") => Some(("model", None)),
+) -> Option<(String, Option<ClientId>)> {
+    let numbered = |name: &str| {
+        let (slot, number) = name.rsplit_once('-')?;
+        Some((slot.to_string(), number.parse().ok()?))
+    };
+    let (stage, plain) = match Stages::owner(name) {
+        Some((stage, plain)) => (Some(stage), plain),
+        None => (None, name),
+    };
+    let centres = stage.map_or("model".into(), |stage| Stages::slot("model", stage));
+    match (numbered(name), numbered(plain)) {
+        _ if is_slot(name) => Some((name.into(), None)),
+        (Some((slot, client)), _) if is_slot(&slot) => Some((slot, Some(client))),
+        (_, Some((centre, _))) if centre == "centre" && is_slot(&centres) => Some((centres, None)),
         _ => None,
     }
 }

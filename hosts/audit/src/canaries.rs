@@ -12,7 +12,7 @@ use anyhow::{Context, Result, ensure};
 use fl_core::loss::softmax;
 use fl_core::message::{Params, decode, read_any};
 use fl_core::privacy::{Neighbours, Observer, Protections, Unit};
-use fl_core::{ClientId, Examples, Role, Stream, TaskKind, Trainer};
+use fl_core::{ClientId, Examples, ExchangeSpec, Role, Stream, TaskKind, Trainer};
 use fl_data::Assembled;
 use serde_json::json;
 use sha2::{Digest, Sha256};
@@ -239,9 +239,8 @@ fn losses(
     let (spec, task) = (runner.spec, &planted.data.task);
     let make = spec.part_context(task);
     let protocol = spec.make_protocol(&make)?;
-    let changes = protocol.exchanges().into_iter().filter(|one| one.change);
     let seen = Arc::new(Mutex::new(ModelWatcher {
-        changes: changes.map(|one| one.label).collect(),
+        exchanges: protocol.exchanges(),
         ..ModelWatcher::default()
     }));
     let watching = seen.clone();
@@ -275,7 +274,11 @@ fn losses(
         .filter(|part| part.decl.role == Role::Trainer)
         .map(|part| &part.slot[..])
         .collect();
-    for (observer, client, params) in &seen.params {
+    for (observer, client, label, params) in &seen.params {
+        // two slots may take the same parameters: that of the exchange first
+        let sent = seen.exchanges.iter().find(|one| one.label == label);
+        let mut slots = slots.clone();
+        slots.sort_by_key(|slot| sent.is_none_or(|one| one.model != *slot));
         for slot in &slots {
             let model = spec.parts.build(Role::Trainer, slot, *client, &make);
             let Ok(mut model): Result<Box<dyn Trainer>> = model else {
@@ -302,9 +305,9 @@ fn losses(
 /// Parameters that observers see in messages.
 #[derive(Default)]
 struct ModelWatcher {
-    params: Vec<(Observer, Option<ClientId>, Params)>,
-    /// The labels of exchanges whose answers are changes.
-    changes: Vec<&'static str>,
+    /// Each with the label of its exchange.
+    params: Vec<(Observer, Option<ClientId>, String, Params)>,
+    exchanges: Vec<ExchangeSpec>,
     /// The last requests, and their label.
     label: String,
     requests: Vec<Params>,
@@ -340,7 +343,9 @@ impl ModelWatcher {
                 let Ok(params) = decode::<Params>(message) else {
                     return;
                 };
-                let whole = match (self.changes.contains(&&*self.label), before) {
+                let mut known = self.exchanges.iter();
+                let sent = known.find(|one| one.label == self.label);
+                let whole = match (sent.is_some_and(|one| one.change), before) {
                     (true, Some(before)) => before.zip(&params, |before, change| before + change),
                     _ => Ok(params),
                 };
@@ -355,7 +360,8 @@ impl ModelWatcher {
     fn keep(&mut self, observer: Observer, client: Option<ClientId>, params: Params) {
         self.numbers += params.count();
         if self.numbers <= views::MOST_NUMBERS {
-            self.params.push((observer, client, params));
+            let label = self.label.clone();
+            self.params.push((observer, client, label, params));
         }
     }
 }

@@ -3,7 +3,7 @@
 use anyhow::{Context, Error, Result, bail, ensure};
 use fl_core::regular_file::{MOST_BINARY, read_regular, read_text};
 use fl_core::settings::{Reader, Setting, Value, ValueType};
-use fl_core::{BuildContext, PartDecl, Role, Samples, Stream, Task, Trainer};
+use fl_core::{BuildContext, PartDecl, Role, Samples, Stages, Stream, Task, Trainer};
 use fl_registry::{Catalogue, Document, slot_of_kept};
 use ndarray::Array2;
 use sha2::{Digest, Sha256};
@@ -130,9 +130,15 @@ impl FrozenModel {
         )?;
         let task: Task = serde_json::from_value(task).context("run.json")?;
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let part = |slot: &str| spec.get("parts")?.get(slot)?.as_mapping();
+        let part = |slot: &str| match Stages::owner(slot) {
+            Some((stage, slot)) => {
+                let stage = spec.get("stages")?.get(stage - 1)?;
+                stage.get("parts")?.get(slot)?.as_mapping()
+            }
+            None => spec.get("parts")?.get(slot)?.as_mapping(),
+        };
         let slot = slot_of_kept(&name, |slot| part(slot).is_some());
-        let Some(mut settings) = slot.and_then(|(slot, _)| part(slot)).cloned() else {
+        let Some(mut settings) = slot.and_then(|(slot, _)| part(&slot)).cloned() else {
             bail!(
                 "`parts` in spec.yaml has no part `{name}` that is the same for all clients; name another model of the run"
             );

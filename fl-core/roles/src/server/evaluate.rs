@@ -11,7 +11,7 @@ use crate::server::steps::PendingEvaluation;
 use crate::slot_calls::SlotCalls;
 use crate::{
     ClientId, Evaluation, Examples, Fault, Measurement, MeasurementOf, Problem, Result, Round,
-    RunEvent, Samples, metrics, parametric,
+    RunEvent, Samples, Stages, metrics, parametric,
 };
 use anyhow::{Context, bail, ensure};
 use sha2::{Digest as _, Sha256};
@@ -286,6 +286,16 @@ impl RunState<'_> {
         hash.update(bytes);
         self.chain = hash.finalize().into();
     }
+
+    /// Keeps a model or generator of `slot`. The name of one that belongs to a stage alone ends
+    /// with the stage, as its slot does.
+    fn keep(&mut self, slot: &str, name: &str, bytes: &[u8]) -> Result<()> {
+        let slot = self.store.slot(slot);
+        let of_its_own = Stages::owner(&slot).map(|(stage, _)| Stages::slot(name, stage));
+        let name = of_its_own.as_deref().unwrap_or(name);
+        self.extend_digest(name, bytes);
+        self.host.emit(RunEvent::Model { name, bytes }).map(drop)
+    }
 }
 
 impl Results for RunState<'_> {
@@ -430,16 +440,12 @@ impl Results for RunState<'_> {
 
     fn keep_model(&mut self, slot: &str, name: &str) -> Result<()> {
         let bytes = self.model(slot)?.save()?;
-        self.extend_digest(name, &bytes);
-        let bytes = &bytes;
-        self.host.emit(RunEvent::Model { name, bytes }).map(drop)
+        self.keep(slot, name, &bytes)
     }
 
     fn keep_generator(&mut self, slot: &str) -> Result<()> {
         let bytes = self.generator(slot)?.save()?;
-        self.extend_digest(slot, &bytes);
-        let (name, bytes) = (slot, &bytes);
-        self.host.emit(RunEvent::Model { name, bytes }).map(drop)
+        self.keep(slot, slot, &bytes)
     }
 
     fn keep_images(&mut self, name: &str, images: &Samples) -> Result<()> {
