@@ -267,7 +267,7 @@ impl Steps for RunState<'_> {
                 Ok(StepVerdict::Again { round, undoable })
             }
             (Some(Problem::Budget(_)), Some(parts))
-                if self.ledger.accounts() && step.number > 1 =>
+                if self.ledger.accounts() && self.stage.rounds_before + step.number > 1 =>
             {
                 self.warn(&format!(
                     "the budget ends the run before {name} is paid for: {error:#}"

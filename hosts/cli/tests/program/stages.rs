@@ -425,6 +425,84 @@ fn a_run_of_stages_says_why_it_gets_no_more_rounds() {
 }
 
 #[test]
+fn exact_a_model_of_a_stage_alone_is_kept_under_its_stage_and_read_as_its_part() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let net = |of: &str| {
+        format!(
+            "{{ use: dfdx, net: [linear: 6, {of}, outputs], optimiser: {{ sgd: {{ lr: 0.5 }} }} }}"
+        )
+    };
+    let stage = "- protocol: { use: fedavg, rounds: 2, local: { epochs: 5, batch: 8 } }\n";
+    let data = DATA.replace("  test: { own: 0.25, of: all }\n", "");
+    for (name, first) in [
+        ("relu", net("relu")),
+        ("tanh", net("tanh")),
+        ("linear", "{ use: linear }".into()),
+    ] {
+        let text = format!(
+            "{data}stages:\n{stage}{stage}  parts:\n    model: {}\nparts:\n  model: {first}\n  aggregator: {{ use: mean }}\n",
+            net("tanh")
+        );
+        spec(dir, &format!("{name}.yaml"), &text);
+        out(dir, &["run", &format!("{name}.yaml"), "--out", name]);
+        let own = std::fs::read(dir.join(name).join("models/model of stage 2")).unwrap();
+        let attack = ["attack", "membership", name, "--json"];
+        let found: Value = serde_json::from_str(&out(dir, &attack)).unwrap();
+        let found = found["attacks"].as_array().unwrap();
+        let named: Vec<&str> = found.iter().filter_map(|of| of["model"].as_str()).collect();
+        assert_eq!(named, ["model", "model of stage 2"], "{name}");
+        out(
+            dir,
+            &[
+                "export",
+                name,
+                "--safetensors",
+                "--out",
+                &format!("{name}.out"),
+            ],
+        );
+        std::fs::write(dir.join(format!("{name}.own")), own).unwrap();
+        spec(dir, &format!("{name}.auc"), &found[1].to_string());
+    }
+    // the second stage begins anew in each: its part reads its model alike, whatever came before
+    let read = |name: &str| std::fs::read(dir.join(name)).unwrap();
+    assert_eq!(read("relu.own"), read("tanh.own"));
+    assert_eq!(read("relu.auc"), read("tanh.auc"));
+    assert_eq!(read("relu.auc"), read("linear.auc"));
+    let text = format!(
+        "name: x\ndata:\n  set: {{ blobs: {{ classes: 4, features: 8, train: 80, test: 40 }} }}\n  clients: 2\n  features: {{ kept-model: {{ file: 'relu/models/model of stage 2', is-public: true }} }}\nprotocol: {{ use: fedavg, rounds: 1, local: {{ epochs: 1, batch: 16 }} }}\nparts: {{ model: {{ use: linear }}, aggregator: {{ use: mean }} }}\n"
+    );
+    spec(dir, "on.yaml", &text);
+    out(dir, &["run", "on.yaml"]);
+}
+
+#[test]
+fn exact_a_budget_that_ends_with_a_stage_ends_the_run_there() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let two = |first: usize, second: usize| {
+        let stage = |rounds: usize| {
+            format!(
+                "- protocol: {{ use: fedavg, rounds: {rounds}, local: {{ epochs: 1, batch: 16 }} }}\n"
+            )
+        };
+        let text = format!(
+            "name: b\ndata: {{ set: {{ blobs: {{ train: 80, test: 40 }} }}, clients: 8 }}\nstages:\n{}{}parts:\n  model: {{ use: linear, lr: 0.05 }}\n  aggregator: {{ use: mean, weigh: uniform }}\n  privacy: {{ use: gaussian-update, clip: 0.5, noise-multiplier: 2.0 }}\n  accountant: {{ use: analytic-gaussian, delta: 1e-5 }}\nbudget: {{ epsilon: 10 }}\n",
+            stage(first),
+            stage(second)
+        );
+        spec(dir, "b.yaml", &text);
+        json(dir, &["run", "b.yaml", "--json"])
+    };
+    // four rounds are within the budget
+    let (ends, within) = (two(4, 6), two(5, 5));
+    for of in ["privacy", "metrics"] {
+        assert_eq!(ends[of], within[of]);
+    }
+}
+
+#[test]
 fn a_stage_that_cannot_go_on_with_all_of_a_model_says_so() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
