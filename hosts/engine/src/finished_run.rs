@@ -43,8 +43,8 @@ impl FinishedRun {
         // the text as it stands: one of an older version may have old names in it
         let yaml = read_text(&dir.join("spec.yaml"))?;
         prepare::manifest(&spec, &yaml, files, line)?.is_of(dir)?;
-        let targets = Target::all(dir, &spec)?;
         let (data, protocol) = prepare::data_and_protocol(&spec, data_dir)?;
+        let targets = Target::all(dir, &spec, protocol.pools_data())?;
         Ok(Self {
             trains: prepare::training_exchanges(protocol.as_ref()),
             targets,
@@ -61,25 +61,31 @@ pub struct Target {
     slot: String,
     /// Its client.
     pub client: Option<ClientId>,
+    /// Whether it learnt from the examples of all clients, whosever it is.
+    pools: bool,
 }
 
 impl Target {
     /// The models in a run folder.
-    fn all(dir: &Path, spec: &Spec<DataSpec>) -> Result<Vec<Self>> {
+    fn all(dir: &Path, spec: &Spec<DataSpec>, pools: bool) -> Result<Vec<Self>> {
         let kept = dir.join("models");
         let files = std::fs::read_dir(&kept)
             .with_context(|| format!("{}: the run is not done", kept.display()))?;
         let names = files.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
         let one = |name: String| {
             let (slot, client) = spec.kept_slot(&name)?;
-            let slot = slot.to_string();
-            Some(Self { name, slot, client })
+            Some(Self {
+                name,
+                slot,
+                client,
+                pools,
+            })
         };
         let mut all: Vec<Self> = names.filter_map(one).collect();
         all.sort_by(|a, b| (&a.slot, a.client).cmp(&(&b.slot, b.client)));
         ensure!(
             !all.is_empty(),
-            "{}: no model of a slot of the spec was kept, so there is nothing to attack",
+            "{}: no model of a slot of the spec was kept, so there is nothing to attack; a protocol that keeps the clients' models has `protocol.keep-clients: true`",
             kept.display()
         );
         Ok(all)
@@ -107,8 +113,8 @@ impl Target {
     /// Whom it learnt from, by their numbers.
     pub fn owners(&self, data: &Assembled) -> Vec<usize> {
         match self.client {
-            Some(id) => vec![id as usize],
-            None => (0..data.clients.len()).collect(),
+            Some(id) if !self.pools => vec![id as usize],
+            _ => (0..data.clients.len()).collect(),
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::{Halves, Strength, bound, lira, losses, margins, strength};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use fl_core::privacy::{Guarantee, Neighbours, Observer, Unit};
-use fl_core::{ClientId, Examples, Stream};
+use fl_core::{ClientId, Examples, Role, Stream};
 use fl_data::{Assembled, DataSpec};
 use fl_engine::{ExecuteOptions, FinishedRun, Folder, Signals, Target};
 use fl_registry::Spec;
@@ -89,7 +89,7 @@ pub fn attack_membership(
         let why = "the attack needs classes or labels of whole samples, and this task has a value for every pixel, or numbers to predict";
         return Err(usage(why));
     }
-    let owners = Owners::of(&run, &trains);
+    let owners = Owners::of(&run, &trains, &spec);
     let mut found = Vec::new();
     for target in &targets {
         let mut model = target.load(&options.dir, &spec, &data)?;
@@ -127,11 +127,15 @@ pub fn attack_membership(
     })
 }
 
-/// The clients that trained in a run; none if the journal does not name them all.
-struct Owners(BTreeSet<ClientId>);
+/// Whose examples a run learnt from.
+struct Owners<'a> {
+    /// The clients that trained; none if the journal does not name them all.
+    trained: BTreeSet<ClientId>,
+    spec: &'a Spec<DataSpec>,
+}
 
-impl Owners {
-    fn of(run: &Run, trains: &[String]) -> Self {
+impl<'a> Owners<'a> {
+    fn of(run: &Run, trains: &[String], spec: &'a Spec<DataSpec>) -> Self {
         let trains = |entry: &&Entry| trains.iter().any(|label| **label == *entry.question);
         let asked = || run.journal.iter().filter(trains);
         // the journal does not list the answers of many clients
@@ -141,13 +145,23 @@ impl Owners {
         };
         let listed = asked().filter(|_| asked().all(whole));
         let answers = listed.flat_map(|entry| &entry.answers);
-        Self(answers.map(|(id, _)| *id).collect())
+        Self {
+            trained: answers.map(|(id, _)| *id).collect(),
+            spec,
+        }
     }
 
-    /// Returns whose examples a model learnt from; everyone's, if nothing says who took part.
+    /// Returns whose examples a model learnt from; everyone's, if nothing says who took part. What
+    /// an attacker answers need not come from its examples.
     fn learnt_from(&self, target: &Target, data: &Assembled) -> Vec<usize> {
+        let mut attacks = self.spec.parts.iter();
+        let attacks = attacks.find(|part| part.decl.role == Role::Attack);
         let mut all = target.owners(data);
-        all.retain(|id| self.0.is_empty() || self.0.contains(&(*id as ClientId)));
+        all.retain(|id| {
+            let id = *id as ClientId;
+            let trained = self.trained.is_empty() || self.trained.contains(&id);
+            trained && attacks.is_none_or(|part| !self.spec.parts.has_for(&part.slot, id))
+        });
         all
     }
 }
@@ -171,7 +185,7 @@ fn compare_with_shadows(
     (options, how): (&MembershipOptions, &AttackRun<'_>),
     spec: &Spec<DataSpec>,
     data: &Assembled,
-    (targets, owners): (&[Target], &Owners),
+    (targets, owners): (&[Target], &Owners<'_>),
 ) -> Result<Vec<AttackResult>> {
     let asked = Signals::listen().context("listening to signals")?;
     let halves = Halves::new(Stream::root(how.seed).child("shadows", 0));

@@ -33,7 +33,7 @@ fn text(
         Labels::Found => format!("{right} of {examples} right"),
     };
     let mut out = format!(
-        "update {} of client {}, made of {examples} examples\nlabels       {labels}\n\nattack       distance  PSNR, dB   least    most   SSIM\n",
+        "update {} of client {}, which has {examples} examples\nlabels       {labels}\n\nattack       distance  PSNR, dB   least    most   SSIM\n",
         options.update, options.client
     );
     for RecoveredImages {
@@ -51,5 +51,6 @@ fn text(
             like.mean_psnr()
         );
     }
+    out += "where an update is made of a part of them, the others count as not found\n";
     out + "anyone with test images can compute the class mean: an attack that is no better has found nothing"
 }

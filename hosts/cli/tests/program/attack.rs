@@ -71,6 +71,29 @@ fn bounded_what_was_learnt_by_heart_is_found_and_what_was_not_is_not() {
 }
 
 #[test]
+fn exact_members_are_the_rows_that_a_model_learnt_from() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    fs::write(dir.join("b.yaml"), SPEC).unwrap();
+    let members = |out_dir: &str, sets: &[&str]| {
+        let sets = sets.iter().flat_map(|set| ["--set", set]);
+        let run = ["run", "b.yaml", "--out", out_dir].into_iter().chain(sets);
+        out(dir, &run.collect::<Vec<_>>());
+        attacked(dir, &[out_dir])["attacks"][0]["members"].clone()
+    };
+    // all clients' rows, whosever the model is called
+    let pooled = "protocol={use: centralised, keep-clients: true, local: {epochs: 2, batch: 10}}";
+    assert_eq!(
+        members("pooled", &[pooled, "parts.aggregator=null"]),
+        120,
+        "of all clients"
+    );
+    // what an attacker answers need not come from its rows
+    let attack = "parts.attack={use: gaussian, clients: [1]}";
+    assert_eq!(members("attacked", &["protocol.rounds=1", attack]), 60);
+}
+
+#[test]
 fn a_guarantee_bounds_the_attack_and_what_cannot_be_attacked_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
@@ -86,7 +109,8 @@ fn a_guarantee_bounds_the_attack_and_what_cannot_be_attacked_is_refused() {
     let (code, text) = fails(dir, &["attack", "membership", "alone"]);
     assert_eq!(code, 1);
     assert!(
-        text.contains("no model of a slot of the spec was kept"),
+        text.contains("no model of a slot of the spec was kept")
+            && text.contains("protocol.keep-clients: true"),
         "{text}"
     );
     let (code, text) = fails(dir, &["attack", "membership", "private", "--shadows", "3"]);
