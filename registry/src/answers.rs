@@ -70,8 +70,8 @@ fn notes_of_selector(
     round.take_log().into_iter().filter_map(note).collect()
 }
 
-/// The number of clients of `clients` that attack.
-fn attackers(filled: &[Fill], clients: usize) -> usize {
+/// The clients that attack, of so many.
+fn attackers(filled: &[Fill], clients: usize) -> Vec<ClientId> {
     let attacks = filled
         .iter()
         .filter(|fill| fill.part.decl.role == Role::Attack);
@@ -80,7 +80,7 @@ fn attackers(filled: &[Fill], clients: usize) -> usize {
         let here = |of: &&Clients| of.0.iter().any(|range| range.contains(id));
         attacks.iter().any(|of| of.as_ref().is_none_or(here))
     };
-    (0..clients as u32).filter(attacks).count()
+    (0..clients as ClientId).filter(attacks).collect()
 }
 
 impl Checker<'_> {
@@ -181,6 +181,10 @@ impl Checker<'_> {
                 );
                 self.remark(&fill.path, text, fill.part.decl);
             }
+            if let Some(id) = robust.relies_on.filter(|id| attackers.contains(id)) {
+                let text = format!("it relies on client {id}, which attacks");
+                self.remark(&fill.path, text, fill.part.decl);
+            }
             if let Some((least, most)) = sizes {
                 let worst = least.saturating_sub(silent(faults, clients));
                 let worst = worst.max(faults.min_answers.min(least));
@@ -188,10 +192,11 @@ impl Checker<'_> {
                 if let Some(few) = robust.shortfall(most).or_else(at_worst) {
                     self.remark(&fill.path, few, fill.part.decl);
                 } else if let Some(bad) = robust.withstands(most)
-                    && bad < attackers.min(most)
+                    && bad < attackers.len().min(most)
                 {
                     let text = format!(
-                        "of {most} answers it withstands {bad} bad ones, and {attackers} clients attack"
+                        "of {most} answers it withstands {bad} bad ones, and {} clients attack",
+                        attackers.len()
                     );
                     self.remark(&fill.path, text, fill.part.decl);
                 }

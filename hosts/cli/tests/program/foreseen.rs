@@ -128,6 +128,11 @@ fn more_attackers_than_a_rule_withstands_are_told_before_the_run() {
     );
     let mean = ["parts.aggregator={use: mean}"];
     assert_eq!(with(&mean), (Some(0), String::new()));
+    let trusted =
+        |id: &str| with(&[&format!("parts.aggregator={{use: fltrust, trusted: {id}}}")]).1;
+    let told = "it relies on client 0, which attacks";
+    assert!(trusted("0").contains(told), "{}", trusted("0"));
+    assert!(!trusted("9").contains("relies on"), "{}", trusted("9"));
 }
 
 #[test]
