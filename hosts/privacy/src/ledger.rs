@@ -397,7 +397,7 @@ impl DataLedger {
             .filter(|delta| guarantee.delta > *delta * (1.0 + 1e-9))
         {
             return Some(format!(
-                "the ledger {ledger} allows a delta of {} over all runs on {data}, and this run would bring it to {}; set the accountant's `delta`, and use one accountant for all runs",
+                "the ledger {ledger} allows a delta of {} over all runs on {data}, and this run would bring it to {}; set the accountant's `delta`, and use one accountant for all runs; a `budget` that may end the run counts with a delta of its own, so leave it out and set as many rounds as it pays for",
                 short(delta),
                 short(guarantee.delta)
             ));
