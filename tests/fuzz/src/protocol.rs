@@ -314,7 +314,7 @@ fn ask(to: &FlHost, what: &Asked, other: Option<&[u8]>, bytes: &mut Bytes<'_>) {
         unsafe { call(to.context, *part, *operation, input, &raw const sink) }
     });
     assert!(
-        (FL_OK..=FL_LACKS).contains(&code) && code != FL_PANIC,
+        (FL_OK..=FL_DIVERGED).contains(&code) && code != FL_PANIC,
         "code {code}"
     );
     let left = SCRIPT.lock().unwrap_or_else(PoisonError::into_inner).len();
