@@ -150,10 +150,16 @@ impl RunState<'_> {
             repeated: step.attempt,
             ..Step::default()
         };
-        let undoable = step.left > 0 || (self.ledger.accounts() && step.number > 1);
+        let undoable = step.left > 0 || self.may_end_before(step.number);
         step.parts = undoable.then(|| self.store.save()).transpose()?;
         self.current = Some(step);
         Ok((round, undoable))
+    }
+
+    /// Returns whether a budget may end the run before this round of the stage: rounds must have
+    /// been before it, of this stage or another.
+    fn may_end_before(&self, number: usize) -> bool {
+        self.ledger.accounts() && number > 0 && self.stage.rounds_before + number > 1
     }
 
     fn current(&mut self) -> Result<CurrentStep> {
@@ -266,9 +272,7 @@ impl Steps for RunState<'_> {
                 let (round, undoable) = self.attempt(step)?;
                 Ok(StepVerdict::Again { round, undoable })
             }
-            (Some(Problem::Budget(_)), Some(parts))
-                if self.ledger.accounts() && self.stage.rounds_before + step.number > 1 =>
-            {
+            (Some(Problem::Budget(_)), Some(parts)) if self.may_end_before(step.number) => {
                 self.warn(&format!(
                     "the budget ends the run before {name} is paid for: {error:#}"
                 ));
