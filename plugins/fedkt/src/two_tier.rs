@@ -373,7 +373,11 @@ impl Protocol for TwoTierVote {
             s.trained = votes.iter().map(|m| m.from).collect();
             if self.noise == NoiseAt::Server {
                 let close = server.collect_from(round, &CLOSE, &s.trained, |_| &Nothing)?;
-                s.close = close.iter().map(|m| m.body.value() as u32).max();
+                // a party that does not say may have one of each partition
+                let unsaid = close.len() < s.trained.len();
+                let unsaid = unsaid.then_some(self.partitions as u32);
+                let said = close.iter().map(|m| m.body.value() as u32);
+                s.close = unsaid.into_iter().chain(said).max();
             }
             if self.evaluate_clients {
                 server.evaluate_clients_of(round, &STUDENT, &s.trained)
