@@ -43,18 +43,20 @@ impl Checker<'_> {
     pub fn certain(&mut self, faults: &Faults, clients: Option<usize>) {
         let lines = || faults.inject.iter().enumerate();
         let sure = || lines().filter(|(_, fault)| fault.share >= 1.0);
+        let silent = [
+            FaultKind::Crash,
+            FaultKind::Straggle,
+            FaultKind::NeverAnswers,
+        ];
+        // the first line that hits a client counts
         let gone = |id: u32| {
-            let hits = |fault: &InjectedFault| {
-                let silent = [
-                    FaultKind::Crash,
-                    FaultKind::Straggle,
-                    FaultKind::NeverAnswers,
-                ];
-                silent.contains(&fault.what)
-                    && fault.rounds.is_none()
-                    && fault.clients.as_ref().is_none_or(|some| some.has(id))
+            let own = |fault: &&InjectedFault| {
+                fault.share > 0.0 && fault.clients.as_ref().is_none_or(|some| some.has(id))
             };
-            sure().any(|(_, fault)| hits(fault))
+            let first = faults.inject.iter().filter(own).find(|fault| {
+                !silent.contains(&fault.what) || (fault.share >= 1.0 && fault.rounds.is_none())
+            });
+            first.is_some_and(|fault| silent.contains(&fault.what))
         };
         if clients.is_some_and(|n| n > 0 && (0..n as u32).all(gone)) {
             let text = "no client ever answers, so the run stops at its first exchange: give a \

@@ -595,6 +595,7 @@ fn faults_that_are_sure_to_end_the_run_are_found() {
     for faults in [
         inject("on-error: drop, ", "{what: crash, share: 0.9}"),
         inject("on-error: drop, ", "{what: crash, clients: 0-4}"),
+        inject("on-error: drop, ", "{what: huge}, {what: crash}"),
         inject("", "{what: crash, share: 0.9}"),
     ] {
         assert_eq!(set(&faults), (Some(0), String::new()), "{faults}");
