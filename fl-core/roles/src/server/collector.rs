@@ -173,6 +173,11 @@ impl Collector {
         };
         ensure!(weight <= most, too_much);
         wanted.check(sent, &mail)?;
+        for (name, _) in &envelope.measures {
+            if name != TRAINING_LOSS {
+                metrics::ensure_free(name)?;
+            }
+        }
         for note in envelope.notes.into_iter().take(MOST_NOTES + 1) {
             self.notes.entry(note).or_default().push(from);
         }
@@ -260,9 +265,6 @@ impl Collector {
             fed.warn(&format!("{who} {}: {note}", new.join(", ")));
         }
         for (name, each) in std::mem::take(&mut self.measures) {
-            if name != TRAINING_LOSS {
-                metrics::ensure_free(&name)?;
-            }
             fed.record_of(round, &name, each)?;
         }
         self.entry.dropped.sort();
