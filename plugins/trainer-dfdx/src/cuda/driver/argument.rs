@@ -1,7 +1,7 @@
 //! What a kernel is given.
 
 use super::buffer::Buffer;
-use super::queue::int;
+use anyhow::{Result, ensure};
 use std::marker::PhantomData;
 
 /// An argument of a kernel: a number, a struct of numbers, or a position in a buffer.
@@ -39,7 +39,7 @@ impl From<i32> for Argument<'_> {
 impl TryFrom<usize> for Argument<'_> {
     type Error = anyhow::Error;
 
-    fn try_from(n: usize) -> Result<Self, Self::Error> {
+    fn try_from(n: usize) -> Result<Self> {
         int(n).map(Self::from)
     }
 }
@@ -87,4 +87,19 @@ impl<'a> From<Position<'a>> for Argument<'a> {
             buffer: PhantomData,
         }
     }
+}
+
+/// The most numbers of one buffer: kernels count in 32 bits, up to a whole block beyond the last.
+const MOST: usize = i32::MAX as usize - 1024;
+
+/// Converts a size to the kernels' type.
+///
+/// # Errors
+/// If it is too large.
+pub fn int(n: usize) -> Result<i32> {
+    ensure!(
+        n <= MOST,
+        "device: cuda: {n} numbers in one operation, and {MOST} is the most; use smaller batches"
+    );
+    Ok(n as i32)
 }

@@ -12,9 +12,9 @@ mod functions;
 mod queue;
 mod stream;
 
-pub use argument::{Argument, Position};
+pub use argument::{Argument, Position, int};
 pub use buffer::Buffer;
 pub use card::Card;
 pub(super) use card::MEMBERS;
-pub use queue::{Queue, int};
+pub use queue::Queue;
 pub(super) use stream::Work;

@@ -1,6 +1,6 @@
 //! A queue of work for a card: buffers, copies and launches.
 
-use super::argument::Argument;
+use super::argument::{Argument, int};
 use super::buffer::Buffer;
 use super::card::Card;
 use super::functions::{Functions, Handle, OUT_OF_MEMORY, functions};
@@ -306,19 +306,4 @@ impl Queue {
             arguments,
         })
     }
-}
-
-/// The most numbers of one buffer: kernels count in 32 bits, up to a whole block beyond the last.
-const MOST: usize = i32::MAX as usize - 1024;
-
-/// Converts a size to the kernels' type.
-///
-/// # Errors
-/// If it is too large.
-pub fn int(n: usize) -> Result<i32> {
-    ensure!(
-        n <= MOST,
-        "device: cuda: {n} numbers in one operation, and {MOST} is the most; use smaller batches"
-    );
-    Ok(n as i32)
 }
