@@ -7,7 +7,7 @@ use crate::sections::Clients;
 use crate::slots::in_order;
 use fl_core::settings::Value;
 use fl_core::{
-    AnyAggregator, BEFORE_AGGREGATOR, BoxedSelector, BuildContext, Candidate, ClientStat,
+    AnyAggregator, BEFORE_AGGREGATOR, BoxedSelector, BuildContext, Candidate, ClientId, ClientStat,
     DataFacts, ExchangeSpec, Fault, FaultKind, Faults, IdRanges, LogEvent, PartDecl, Parts, Pool,
     Role, Roster, Round, SlotSpec, Stream,
 };

@@ -296,7 +296,7 @@ fn load_hashed(library: &Library, asked: Option<&Isolation>) -> Result<LoadedLib
             path: library.path.clone(),
             isolate: isolate.clone(),
             parts,
-            // a library of another one is not loaded
+            // a library built for another version is not loaded
             interface: Some(FL_VERSION),
         };
         loaded.push(new.clone());

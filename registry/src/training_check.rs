@@ -9,8 +9,8 @@ use fl_core::{
 };
 use std::collections::BTreeSet;
 
-/// A schedule ends long before the training if this part of the mini-batches is left.
-const SHORT: usize = 10;
+/// A schedule ends long before the training if more than one in this many mini-batches is left.
+const LEFT_ONE_IN: usize = 10;
 
 /// What is remembered from one model to the next.
 pub(crate) struct TrainingCheck<'f> {
@@ -170,7 +170,7 @@ impl<'f> TrainingCheck<'f> {
         let secret = self.accounts && of_sizes;
         // of a client that misses rounds, nobody knows how many it has
         if let Some(end) = abilities.schedule_end
-            && rest > most / SHORT
+            && rest > most / LEFT_ONE_IN
             && !secret
             && !self.is_drawn(slot)
         {
@@ -292,13 +292,14 @@ fn most_batches(
             (once, whose, shorten)
         }
         (true, _) => {
+            let most = steps.max(further);
             let whose = format!(
-                "it begins anew in each round (`protocol.fresh: true`), which has {steps} mini-batches of a client at most"
+                "it begins anew in each round (`protocol.fresh: true`), so one training has {most} mini-batches of a client at most"
             );
             let instead = format!(
                 "{shorten}, set `protocol.fresh: false`, so that each client counts its own over the run, let `protocol.{setting}.rate` follow the round"
             );
-            (steps.max(further), whose, instead)
+            (most, whose, instead)
         }
         (false, _) => {
             let whose = format!("a client has {all} mini-batches at most in the whole run");

@@ -382,9 +382,12 @@ pub fn score_name(kind: TaskKind) -> &'static str {
     }
 }
 
+/// The names of scores.
+const SCORES: [&str; 5] = ["accuracy", "mauc", "dice", "psnr", "rmse"];
+
 /// Returns whether a measurement with this name (`accuracy`, `clients.dice`) is a [`score`].
 pub fn is_score(name: &str) -> bool {
-    ["accuracy", "mauc", "dice", "psnr", "rmse"].contains(&last(name))
+    SCORES.contains(&last(name))
 }
 
 /// Returns whether a measurement with this name (`rmse`, `clients.mae`) is an error.
@@ -424,20 +427,10 @@ pub fn better(name: &str) -> Option<Better> {
 /// # Errors
 /// That it does, and which name to take.
 pub fn ensure_free(name: &str) -> Result<()> {
-    const TAKEN: [&str; 10] = [
-        "accuracy",
-        "auc",
-        "mauc",
-        "dice",
-        "psnr",
-        "rmse",
-        "mae",
-        "r2",
-        TRAINING_LOSS,
-        "seconds",
-    ];
+    const OTHERS: [&str; 5] = ["auc", "mae", "r2", TRAINING_LOSS, "seconds"];
     let first = name.split('.').next().unwrap_or(name);
-    let taken = TAKEN.contains(&name)
+    let taken = SCORES.contains(&name)
+        || OTHERS.contains(&name)
         || ["bytes", "epsilon"].contains(&first)
         || (["clients", "own"].contains(&first) && first != name)
         || name.ends_with(".std");

@@ -49,7 +49,7 @@ pub fn export(args: &ExportArgs, catalogue: &Catalogue, line: &[String]) -> Done
     }
     let mut written = Vec::new();
     if let Some(file) = &args.csv {
-        let head = fl_report::csv_head();
+        let head = fl_report::CSV_HEAD;
         let first = fl_files::beginning(file, head.len());
         if !first.is_empty() && first != head.as_bytes() {
             let other =

@@ -1,5 +1,5 @@
 //! What a check of a spec finds once its data are known: a model to start from that learnt other
-//! classes or columns, and training steps that draw no row.
+//! classes or columns, training steps that draw no row, and a budget below the first release.
 
 use crate::error::NotRun;
 use crate::prepare::{self, protocol_context};

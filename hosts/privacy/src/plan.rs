@@ -148,7 +148,7 @@ impl Plan {
             let least = least_epsilon(parts, &exchanges, everyone, &make, budget.against)?;
             (!budget.allows(least)).then(|| {
                 format!(
-                    "the first release brings epsilon to {} or more, and the budget is {}: the run stops before it releases anything; raise the budget, or add noise",
+                    "the cheapest first release has an epsilon of {}, and the budget is {}: the run stops before it releases anything; raise the budget, or add noise",
                     UpperBound(least),
                     budget.epsilon
                 )

@@ -83,8 +83,8 @@ pub(crate) fn planned(
     }
 }
 
-/// Returns the epsilon of the cheapest release that a run with these exchanges can begin with: of
-/// one sample, once. `None` where only the run can tell.
+/// Returns the epsilon of the cheapest single release of these exchanges: of one sample, once.
+/// `None` where only the run can tell.
 pub(crate) fn least_epsilon(
     parts: &Parts,
     rows: &[PlannedExchange],

@@ -34,8 +34,8 @@ def command(*args: str) -> str:
 
 def check(spec, set=None, *, data=None) -> dict:
     """The resolved spec: every default filled in. Raises `SpecError`, with every mistake, if there
-    are any, and warns of what `fl check` notes, of the data too. `data` is rows in memory, as
-    `fl.run` takes them; they are written into `runs/data`."""
+    are any, and warns of what `fl check` notes, of the data too, but not of cards that this machine
+    lacks. `data` is rows in memory, as `fl.run` takes them; they are written into `runs/data`."""
     name, text, mapping = source(spec)
     written = _data.Written() if data is None else _data.write(data, Path("runs/data"))
     resolved, wrong = _fl.check(name, text, written.overrides + overrides(set), True)

@@ -14,9 +14,8 @@ such as FedKT and FedKD.
 
 A regressor learns a number to predict (`label: {kind: number}`), on the scale of the label. What an
 estimator draws at random follows the run's seed, through `random_state`; one that it sets itself is
-replaced, with a warning. Classes are positions in
-the order of the run's classes, also as keys of a `class_weight`. Models are written with pickle:
-open run folders only from those whom you trust.
+replaced, with a warning. Classes are positions in the order of the run's classes, also as keys of a
+`class_weight`. Models are written with pickle: open run folders only from those whom you trust.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ pub use bibliography::{bibliography, known_papers};
 pub use compare::{Comparison, compare};
 pub use comparison_page::results_table;
 pub use curves::{axis, positions};
-pub use export::{cell, csv, csv_head, tensorboard};
+pub use export::{CSV_HEAD, cell, csv, tensorboard};
 pub use latex::{NOTES, notes_text, table_csv, tables_tex};
 pub use page::{MOST, page, page_with};
 pub use picture_files::{PictureFile, picture_files};

@@ -66,7 +66,7 @@ impl StoppedRun {
             ),
             (true, false) if more => {
                 bail!(
-                    "the run in {here} is done, and keeps no state to go on from; a run keeps none if its protocol names no setting of rounds alone, after a single round, if `stop-when` ended its rounds or a stop fell after the last one, with `stages`, with an accountant, with `noise: system`, or with `checkpoint: {{ keep: false }}`"
+                    "the run in {here} is done, and keeps no state to go on from; a run keeps none if its protocol has no setting that only counts rounds, after a single round, if `stop-when` ended its rounds or a stop fell after the last one, with `stages`, with an accountant, with `noise: system`, or with `checkpoint: {{ keep: false }}`"
                 )
             }
             (true, false) => bail!("the run in {here} is done, and has no further step"),

@@ -243,7 +243,8 @@ fn host<'a>(mut setup: Setup<'a>, method: &Method<'a>) -> Result<Sim<'a>> {
         let notes = &mut sim.record.notes;
         notes.extend(setup.report_notes.into_iter().chain(one_class));
     }
-    // the spec of a run folder names files in the place of a folder, so not all is found again
+    // a resumed run reads the folder's spec, which lists files where the user's named a folder:
+    // notes on that folder come from the checkpoint
     let first = resumed.map_or(&[][..], |r| &r.data_notes);
     let lost = first
         .iter()

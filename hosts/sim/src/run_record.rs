@@ -79,7 +79,7 @@ impl RunRecord {
         }
     }
 
-    /// Adds notes on the data, which the user is told elsewhere.
+    /// Adds notes on the data. They do not become notes of the run when they are told.
     pub(crate) fn tell_of_data(&mut self, notes: &[String]) {
         self.told.extend(notes.iter().cloned());
         self.data_notes.extend_from_slice(notes);

@@ -128,7 +128,7 @@ impl Protocol for ClassDistill {
             Ok(())
         })?;
         if silent > 0 {
-            server.warn(&format!("in {silent} of {} rounds no client was sent the mean of a class that it has, so nothing was learnt from the others", self.rounds));
+            server.warn(&format!("in {silent} rounds no client was sent the mean of a class that it has, so nothing was learnt from the others there; let clients share classes (`data.split`), or set `leave-one-out: false`"));
         }
         if self.evaluate_clients {
             server.keep_clients(&MODEL)?;

@@ -395,8 +395,8 @@ impl Setting for Paths {
             other => Source::read(other, reader).map(Self::One),
         }
     }
-    /// A folder becomes the list of its files: what else stood in it is found when it is read first,
-    /// and a run keeps that note.
+    /// A folder becomes the list of its files: what else stood in it is found when it is read
+    /// first, and a run keeps that note.
     fn write(&self) -> Value {
         match self {
             Self::One(one) => one.write(),

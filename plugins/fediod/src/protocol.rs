@@ -64,6 +64,8 @@ impl Protocol for GenerateAndDistill {
             .slot(student)
             .slot(self.maker());
         if self.discriminates() {
+            // of the linear game: its target is made in evaluation and learnt in training, which
+            // must score alike
             let discriminator = (DISCRIMINATOR.spec().lasting())
                 .needs(Ability::ByStep)
                 .with_task(self.judges())

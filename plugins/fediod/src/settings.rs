@@ -287,7 +287,7 @@ impl GenerateAndDistill {
             balance,
             ..
         } = self.terms;
-        let warm = conf + unique + balance > 0.0 || self.mimic == Mimic::Kl;
+        let by_tau = conf + unique + balance > 0.0 || self.mimic == Mimic::Kl;
         let idle = |setting, given: bool, counts: bool, by| {
             let text = format!("has no effect while {by}: leave `{setting}` out");
             Conflict::at(setting, text).when(given && !counts)
@@ -296,7 +296,7 @@ impl GenerateAndDistill {
             idle(
                 "tau",
                 self.tau != 1.0,
-                warm,
+                by_tau,
                 "`terms` has 0 for `conf`, `unique` and `balance`, and `mimic` is not `kl`",
             ),
             idle(

@@ -166,8 +166,10 @@ impl OneShotDistill {
     /// another epoch and has too few.
     fn unlearnt(&self) -> Option<Conflict> {
         let passes = self.passes;
+        if passes == 1 {
+            return None;
+        }
         let why = match self.student.epochs {
-            _ if passes == 1 => return None,
             None => "has the student learn from another pass in each epoch: give `student.epochs` in place of steps".into(),
             Some(epochs) if epochs < passes => format!(
                 "is {passes}, and the student learns from another pass in each of {epochs} epochs, so the others would only cost: ask for fewer, or for more `student.epochs`"

@@ -108,12 +108,9 @@ impl RoundRule for FedDf {
     }
 
     fn data_conflicts(&self, facts: &DataFacts<'_>) -> Vec<Conflict> {
-        let public = facts.public.unwrap_or(usize::MAX);
-        let few = format!(
-            "validates on public samples and learns from others, and there are at most {public}: ask for more in `data.public`, or leave `patience` out"
-        );
+        let few = "validates on public samples and learns from others, and there is at most 1: ask for more in `data.public`, or leave `patience` out";
         let few = Conflict::at("patience", few);
-        let few = few.when(self.patience.is_some() && (1..2).contains(&public));
+        let few = few.when(self.patience.is_some() && facts.public == Some(1));
         few.into_iter().collect()
     }
 

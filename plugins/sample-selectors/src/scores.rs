@@ -41,14 +41,6 @@ settings! {
 /// The share of a client's own samples to reject, if neither it nor a threshold is given.
 const QUANTILE: f64 = 0.25;
 
-fn one_threshold(quantile: Option<f64>, threshold: Option<f64>) -> Result<(), String> {
-    if quantile.is_some() && threshold.is_some() {
-        Err("`quantile` has no effect beside a fixed `threshold`: leave one of them out".into())
-    } else {
-        Ok(())
-    }
-}
-
 impl ConfidenceSettings {
     fn one_threshold(&self) -> Result<(), String> {
         one_threshold(self.quantile, self.threshold)
@@ -58,6 +50,14 @@ impl ConfidenceSettings {
 impl EnergySettings {
     fn one_threshold(&self) -> Result<(), String> {
         one_threshold(self.quantile, self.threshold)
+    }
+}
+
+fn one_threshold(quantile: Option<f64>, threshold: Option<f64>) -> Result<(), String> {
+    if quantile.is_some() && threshold.is_some() {
+        Err("`quantile` has no effect beside a fixed `threshold`: leave one of them out".into())
+    } else {
+        Ok(())
     }
 }
 

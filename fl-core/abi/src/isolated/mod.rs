@@ -54,8 +54,8 @@ const LONGEST: usize = 64 << 20;
 /// written in four bytes and held in ninety, in a list that is copied as it grows.
 const UNPACKED: u64 = 64;
 
-/// The most entries of all lists of a message from a process: a list of tensors without names takes
-/// sixteen times its bytes.
+/// The most entries of all lists of a message from a process, but for class counts, which take
+/// little more than their bytes: a list of tensors without names takes sixteen times its bytes.
 const ENTRIES: usize = 1 << 21;
 
 /// The most lines of a library's log that are passed on for each answer or question of it.

@@ -202,7 +202,8 @@ impl Library for IsolatedLibrary {
         // use.
         let handle = unsafe { Box::from_raw(part.cast::<IsolatedPart>()) };
         let mut worker = locked(&handle.place);
-        // a program whose step is lost ends the processes anyway
+        // a program whose step is lost ends the processes anyway: the place is leaked, since the
+        // last part of one would wait here for its process to end
         if super::calls_were_cut() {
             std::mem::forget(handle.place.clone());
             return;

@@ -1,9 +1,9 @@
 //! Servers: the run of a protocol.
 
 use super::request::{
-    HeldPart, Lent, RemoteSlots, Request, RequestText, RoundFacts, busy, held_model, message_in,
-    say, stating,
+    HeldPart, Lent, RemoteSlots, Request, RoundFacts, busy, held_model, message_in, say, stating,
 };
+use super::request_text::RequestText;
 use super::selector::{give_positions, pool_of, with_pool};
 use crate::ask::{ErrorText, LeadText};
 use crate::caller::{Caller, Calls, Means};
@@ -328,11 +328,6 @@ fn of_clients(text: RequestText, of: Option<&[ClientId]>) -> RequestText {
     }
 }
 
-/// Returns the clients that a request names; `None` if it means all.
-fn meant(request: &Request) -> Option<&[ClientId]> {
-    request.to().ok().map(Vec::as_slice)
-}
-
 impl Results for RemoteServer {
     fn evaluate(&mut self, round: &Round, slot: &str) -> Result<()> {
         self.slots
@@ -572,7 +567,7 @@ impl Answers for LocalServer<'_, '_> {
             FL_EVALUATE_CLIENTS => {
                 let shared = input.messages().first().map(|_| input.message(0));
                 let shared: Option<Params> = shared.transpose()?;
-                let (round, of) = (round(server)?, meant(&request));
+                let (round, of) = (round(server)?, request.to().ok().map(Vec::as_slice));
                 server.evaluate_clients(&round, request.slot()?, shared.as_ref(), of)?;
             }
             FL_EVALUATE_FOR_CLIENTS => {
@@ -602,7 +597,7 @@ impl Answers for LocalServer<'_, '_> {
                 server.keep_images(request.name()?, &images)?;
             }
             FL_KEEP_CLIENTS => {
-                server.keep_clients(request.slot()?, meant(&request))?;
+                server.keep_clients(request.slot()?, request.to().ok().map(Vec::as_slice))?;
             }
             FL_WARN => server.warn(&plain(request.text()?)),
             _ => return Ok(false),

@@ -154,13 +154,16 @@ impl<'a> Owners<'a> {
     /// Returns whose examples a model learnt from; everyone's, if nothing says who took part. What
     /// an attacker answers need not come from its examples.
     fn learnt_from(&self, target: &Target, data: &Assembled) -> Vec<usize> {
-        let mut attacks = self.spec.parts.iter();
-        let attacks = attacks.find(|part| part.decl.role == Role::Attack);
+        let parts = &self.spec.parts;
+        let attacks = |id| {
+            let mut all = parts.iter().filter(|part| part.decl.role == Role::Attack);
+            all.any(|part| parts.has_for(&part.slot, id))
+        };
         let mut all = target.owners(data);
         all.retain(|id| {
             let id = *id as ClientId;
             let trained = self.trained.is_empty() || self.trained.contains(&id);
-            trained && attacks.is_none_or(|part| !self.spec.parts.has_for(&part.slot, id))
+            trained && !attacks(id)
         });
         all
     }

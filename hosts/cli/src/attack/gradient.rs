@@ -51,6 +51,6 @@ fn text(
             like.mean_psnr()
         );
     }
-    out += "where an update is made of a part of them, the others count as not found\n";
+    out += "an update may be made of some of its examples only; the others count as not found\n";
     out + "anyone with test images can compute the class mean: an attack that is no better has found nothing"
 }

@@ -342,10 +342,8 @@ fn a_plugin_that_is_refused_exits_with_3_and_nothing_is_run() {
         code == 2 && error.contains("plugins[0].sha256: must be text"),
         "{error}"
     );
-    assert!(
-        error.contains("no aggregator is called `momentum-mean`"),
-        "{error}"
-    );
+    // which parts it has is not known, so none is missed
+    assert!(!error.contains("momentum-mean"), "{error}");
     assert!(!d.path().join("runs").exists() && !d.path().join("mine").exists());
 }
 

@@ -771,7 +771,7 @@ fn exact_clients_of_a_protocol_in_c_see_the_rows_that_they_have_held_back() {
     let folder = dir.join(plain["out"].as_str().unwrap());
     let metrics = std::fs::read_to_string(folder.join("metrics.jsonl")).unwrap();
     let each = |name: &str| -> Vec<f64> {
-        let lines = metrics.lines().map(|line| serde_json::from_str(line));
+        let lines = metrics.lines().map(serde_json::from_str);
         let mut lines = lines.map(Result::<Value, _>::unwrap);
         let line = lines.find(|line| line["name"] == name).unwrap();
         let each = line["each"].as_array().unwrap().iter();

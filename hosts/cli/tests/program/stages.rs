@@ -414,7 +414,7 @@ fn a_run_of_stages_says_why_it_gets_no_more_rounds() {
         (
             &["run", "staged.yaml", "--out", "done"],
             "done",
-            "a run keeps none after a single round, if `stop-when` ended its rounds or a stop fell after the last one, with `stages`, ",
+            "a run keeps none if its protocol has no setting that only counts rounds, after a single round, if `stop-when` ended its rounds or a stop fell after the last one, with `stages`, ",
         ),
     ] {
         out(dir, run);
@@ -454,13 +454,7 @@ fn exact_a_model_of_a_stage_alone_is_kept_under_its_stage_and_read_as_its_part()
         assert_eq!(named, ["model", "model of stage 2"], "{name}");
         out(
             dir,
-            &[
-                "export",
-                name,
-                "--safetensors",
-                "--out",
-                &format!("{name}.out"),
-            ],
+            &["export", name, "--safetensors", &format!("{name}.out")],
         );
         std::fs::write(dir.join(format!("{name}.own")), own).unwrap();
         spec(dir, &format!("{name}.auc"), &found[1].to_string());
@@ -470,10 +464,8 @@ fn exact_a_model_of_a_stage_alone_is_kept_under_its_stage_and_read_as_its_part()
     assert_eq!(read("relu.own"), read("tanh.own"));
     assert_eq!(read("relu.auc"), read("tanh.auc"));
     assert_eq!(read("relu.auc"), read("linear.auc"));
-    let text = format!(
-        "name: x\ndata:\n  set: {{ blobs: {{ classes: 4, features: 8, train: 80, test: 40 }} }}\n  clients: 2\n  features: {{ kept-model: {{ file: 'relu/models/model of stage 2', is-public: true }} }}\nprotocol: {{ use: fedavg, rounds: 1, local: {{ epochs: 1, batch: 16 }} }}\nparts: {{ model: {{ use: linear }}, aggregator: {{ use: mean }} }}\n"
-    );
-    spec(dir, "on.yaml", &text);
+    let text = "name: x\ndata:\n  set: { blobs: { classes: 4, features: 8, train: 80, test: 40 } }\n  clients: 2\n  features: { kept-model: { file: 'relu/models/model of stage 2', is-public: true } }\nprotocol: { use: fedavg, rounds: 1, local: { epochs: 1, batch: 16 } }\nparts: { model: { use: linear }, aggregator: { use: mean } }\n";
+    spec(dir, "on.yaml", text);
     out(dir, &["run", "on.yaml"]);
 }
 

@@ -239,7 +239,7 @@ fn a_schedule_that_never_falls_is_refused() {
     };
     // the largest client has 21 rows: three mini-batches an epoch
     let rounds = "use: fedavg, rounds: 4, local: { epochs: 2, batch: 8 }";
-    let anew = "never has them: it begins anew in each round (`protocol.fresh: true`), which has 6 mini-batches of a client at most: shorten the schedule, set `protocol.fresh: false`, so that each client counts its own over the run, let `protocol.local.rate` follow the round, or train longer";
+    let anew = "never has them: it begins anew in each round (`protocol.fresh: true`), so one training has 6 mini-batches of a client at most: shorten the schedule, set `protocol.fresh: false`, so that each client counts its own over the run, let `protocol.local.rate` follow the round, or train longer";
     let refused = [
         ("step: { every: 6, factor: 0.1 }", rounds.to_string(), anew),
         ("cosine: { steps: 7 }", rounds.to_string(), anew),
@@ -251,7 +251,7 @@ fn a_schedule_that_never_falls_is_refused() {
         (
             "step: { every: 9, factor: 0.1 }",
             rounds.replace("epochs: 2", "steps: 9"),
-            "which has 9 mini-batches of a client at most",
+            "one training has 9 mini-batches of a client at most",
         ),
     ];
     for (schedule, protocol, due) in refused {
@@ -304,7 +304,7 @@ fn a_schedule_that_ends_long_before_the_training_is_told() {
     let due = "its learning-rate schedule ends after 5 mini-batches, and the rate stays 0: a client has 24 mini-batches at most in the whole run, so up to 19 of 24 are at that rate: let the schedule end later, or train less";
     assert!(said.contains(due), "{said}");
     let said = notes("cosine: { steps: 3, to: 0.01 }", "", "");
-    let due = "the rate stays 0.01: it begins anew in each round (`protocol.fresh: true`), which has 6 mini-batches of a client at most, so up to 3 of 6 are at that rate";
+    let due = "the rate stays 0.01: it begins anew in each round (`protocol.fresh: true`), so one training has 6 mini-batches of a client at most, so up to 3 of 6 are at that rate";
     assert!(said.contains(due), "{said}");
     let some = ", cohort: { use: uniform, share: 0.5 }";
     for (schedule, more, parts) in [

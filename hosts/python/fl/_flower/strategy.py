@@ -138,7 +138,9 @@ class Strategy(FedAvg):
         try:
             nodes = json.loads(state[8:end])
         except ValueError:
-            raise ValueError("not what `save` of a strategy gave") from None
+            nodes = None
+        if not isinstance(nodes, list):
+            raise ValueError("Strategy.load: not what `save` of a strategy gave; give those bytes, unchanged")
         self.part.load(state[end:])
         self._nodes = {node: number for number, node in enumerate(nodes)}
 

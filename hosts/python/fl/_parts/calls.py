@@ -89,15 +89,15 @@ def _floats(part, tensors, what: str) -> dict:
     arrays = _arrays(part, tensors)
     for name, array in arrays.items():
         if array.dtype != np.float32:
-            raise TypeError(f"{what}: `{name}` must be an array of floats, got {np.asarray(tensors[name]).dtype}; leave it out if no training changes it, otherwise give `.astype('float32')`")
+            raise TypeError(f"{what}: `{name}` must be an array of floats, got {np.asarray(tensors[name]).dtype}; give `.astype('float32')`, or leave out what no training changes")
     return arrays
 
 
 def _json(what: str, given) -> str:
     try:
         return json.dumps(given, default=lambda number: number.item(), allow_nan=False)
-    except ValueError:
-        raise ValueError(f"{what} gives {given!r}; every number must be finite") from None
+    except ValueError as error:
+        raise ValueError(f"{what} gives {given!r}: {error}; each number must be single and finite") from None
 
 
 def _state_of(data: bytes) -> dict:
@@ -119,7 +119,8 @@ def _describe(part, *_):
     elif role == "trainer":
         params = hasattr(part, "params") and hasattr(part, "set_params")
         if params and _twin.key(part) not in _SENT:
-            _floats(part, part.params(), "params()")  # what cannot be sent is refused before anything runs
+            # what cannot be sent is refused before anything runs
+            _floats(part, part.params(), "params()")
             _SENT.add(_twin.key(part))
         about = {
             "parametric": params,

@@ -146,7 +146,7 @@ class _Together:
             before = [buffer._version for buffer in buffers.values()]
             losses = torch.func.vmap(loss)(parameters, buffers, batches, targets)
             if before != [buffer._version for buffer in buffers.values()]:  # of copies
-                return self.leave(type(first), "its forward() writes into a buffer, which its first step has not")
+                return self.leave(type(first), "its forward() wrote into a buffer after its first step")
             trained = {name: p for name, p in parameters.items() if p.requires_grad}
             slopes = torch.autograd.grad(losses.sum(), list(trained.values()), allow_unused=True)
         except (RuntimeError, ValueError, NotImplementedError) as error:

@@ -151,7 +151,7 @@ def _first_training(trainer: Trainer, samples: torch.Tensor) -> Training:
 
 
 def _tensors(held: reachable.Graph) -> dict[reachable.Path, tuple[int, int]]:
-    """Which tensors these are, and how often they were written into: a mean of zeros stays equal."""
+    """Which tensors these are, and how often each was written: a mean of zeros stays equal."""
     found = {path: place.value for path, place in held.values.items()}
     return {path: (id(value), value._version) for path, value in found.items() if isinstance(value, torch.Tensor)}
 

@@ -104,7 +104,7 @@ settings! {
 
 settings! {
     /// A convolution; its names and defaults are PyTorch's `Conv2d`.
-    #[check(Conv::overlaps)]
+    #[check(Conv::check_pad)]
     pub struct Conv {
         /// Channels out.
         out: usize, in 1..;
@@ -120,7 +120,7 @@ settings! {
 }
 
 impl Conv {
-    fn overlaps(&self) -> Result<(), String> {
+    fn check_pad(&self) -> Result<(), String> {
         if self.pad < self.kernel {
             Ok(())
         } else {

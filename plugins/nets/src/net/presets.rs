@@ -74,7 +74,7 @@ fl_core::choices! {
 pub fn known() -> Vec<Word> {
     match KnownNet::value_type() {
         ValueType::Choice { words, .. } => words,
-        _ => Vec::new(),
+        _ => unreachable!("names are a choice"),
     }
 }
 
@@ -96,7 +96,8 @@ impl KnownNet {
             Self::TextCnn => &[200],
             Self::LstmShakespeare => &[80],
             Self::UNet | Self::CnnNiid | Self::Vgg9 | Self::Vgg11 => &[3, 32, 32],
-            _ if self.name().starts_with("resnet") => &[3, 32, 32],
+            Self::ResNet8 | Self::ResNet8Wide | Self::ResNet18 | Self::ResNet18Gn => &[3, 32, 32],
+            Self::ResNet20 | Self::ResNet20Gn => &[3, 32, 32],
             _ => &[1, 28, 28],
         }
     }
