@@ -68,9 +68,9 @@ def ditto(clients, cohorts, begin, pull, own_steps):
 
 
 def apfl(clients, cohorts, begin, mix, adaptive=False):
-    """APFL (Deng et al. 2020, Algorithm 1). Where the mixture is `adaptive`, a client moves its share
-    along the slope of its loss by the share, before the first step of a round, and holds it within 0
-    and 1. Returns the mixtures."""
+    """APFL (Deng et al. 2020, Algorithm 1). Where the mixture is `adaptive`, a client moves its
+    share along the slope of its loss by the share, before the first step of a round, and holds it
+    within 0 and 1. Returns the mixtures."""
     own, shown, common = list(begin), list(begin), begin[0]
     mixes = [mix] * len(clients)
     for cohort in cohorts:
