@@ -484,7 +484,7 @@ def test_exact_a_network_whose_later_steps_write_says_that_it_trains_alone():
     alone, beside = nets(4, of=WritesOneByOne, how="later"), nets(4, of=WritesTogether, how="later")
     for k, net in enumerate(alone):
         fitted(net, k, rows=20 + 7 * k)
-    with pytest.warns(UserWarning, match=r"WritesTogether trains one client at a time, for its forward\(\) writes into a buffer"):
+    with pytest.warns(UserWarning, match=r"WritesTogether trains one client at a time, for its forward\(\) wrote into a buffer"):
         assert all_fitted(beside) == [None] * 4
     for one, other in zip(alone, beside):
         assert all(np.array_equal(other.params()[name], value) for name, value in one.params().items())
