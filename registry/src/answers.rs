@@ -70,7 +70,7 @@ fn notes_of_selector(
     round.take_log().into_iter().filter_map(note).collect()
 }
 
-/// The clients that attack, of so many.
+/// Returns those of `clients` clients that attack.
 fn attackers(filled: &[Fill], clients: usize) -> Vec<ClientId> {
     let attacks = filled
         .iter()

@@ -168,7 +168,7 @@ impl<'f> TrainingCheck<'f> {
         let of_sizes = planned.is_some_and(|planned| epochs(&planned.length))
             || slot.trainings.iter().any(|(length, _)| epochs(length));
         let secret = self.accounts && of_sizes;
-        // of a client that misses rounds, nobody knows how many it has
+        // the check does not know how many mini-batches a client that misses rounds has
         if let Some(end) = abilities.schedule_end
             && rest > most / LEFT_ONE_IN
             && !secret
