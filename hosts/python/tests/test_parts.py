@@ -212,11 +212,8 @@ def test_what_is_lent_cannot_be_written(fedavg):
         fl.run(fedavg, with_part("aggregator", "writes"), quiet=True)
 
 
-@fl.trainer("writes-what-it-is-sent")
-class Writes:
-    """A linear trainer whose `set_params` writes into what it is sent."""
-
-    how: str = ""
+class Plain:
+    """A linear trainer that never learns."""
 
     def setup(self, stream):
         self.w = np.zeros((int(np.prod(self.task.input)), self.task.outputs), np.float32)
@@ -231,15 +228,25 @@ class Writes:
         return {"w": self.w}
 
     def set_params(self, params):
-        w = __import__("torch").from_numpy(params["w"])
-        w = w.clone() if self.how == "copy" else w
-        self.w = w.add_(1).numpy().copy()
+        self.w = params["w"].copy()
 
     def save(self):
         return self.w.tobytes()
 
     def load(self, state):
         self.w = np.frombuffer(state, np.float32).reshape(self.w.shape).copy()
+
+
+@fl.trainer("writes-what-it-is-sent")
+class Writes(Plain):
+    """A linear trainer whose `set_params` writes into what it is sent."""
+
+    how: str = ""
+
+    def set_params(self, params):
+        w = __import__("torch").from_numpy(params["w"])
+        w = w.clone() if self.how == "copy" else w
+        self.w = w.add_(1).numpy().copy()
 
 
 @pytest.mark.filterwarnings("ignore:The given NumPy array is not writable")
@@ -280,7 +287,7 @@ def test_what_others_are_lent_too_cannot_be_written_past_numpy(fedavg):
 
 def gives(name, **methods):
     """A linear trainer with these methods; gives the part of a spec."""
-    fl.trainer(name)(type("Gives", (Writes,), {"__doc__": "Gives what is wrong.", "how": "copy", **methods}))
+    fl.trainer(name)(type("Gives", (Plain,), {"__doc__": "Gives what is wrong.", **methods}))
     return with_part("model", name)
 
 
