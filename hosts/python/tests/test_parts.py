@@ -414,6 +414,13 @@ def test_what_cannot_be_saved_is_an_error_with_its_name(fedavg):
 
 
 def test_a_class_that_cannot_be_a_part_is_refused_at_once():
+    with pytest.raises(TypeError, match=r"is called as `aggregate\(round, inbox\)`, .*too many positional"):
+
+        @fl.aggregator("takes-too-little")
+        class TakesTooLittle:
+            def aggregate(self, inbox):
+                return inbox.mean()
+
     with pytest.raises(TypeError, match=r"missing: aggregate"):
         fl.aggregator("empty")(type("Empty", (), {}))
     with pytest.raises(TypeError, match="setting `x`: its type must be"):

@@ -8,6 +8,7 @@ import functools
 import hashlib
 import importlib
 import importlib.machinery
+import inspect
 import json
 import operator
 import os
@@ -42,6 +43,37 @@ _MUST = {
     "trainer": ("fit", "predict", "save", "load"),
     "protocol": ("lead",),
 }
+# by method: what the program calls it with
+_COMBINES = {"aggregate": "round, inbox", "fold": "round", "update": "round, message"}
+_TAKES: dict[str, dict[str, str]] = {
+    "aggregator": _COMBINES,
+    "attack": _COMBINES,
+    "selector": {"fit": "own, classes, stream", "select": "round, pool", "poll": "round, pool"},
+    "privacy": {
+        "clip": "message",
+        "price": "message, cohort",
+        "perturb": "message, cohort, noise",
+        "range": "message",
+        "agree": "ranges",
+        "queries": "message",
+        "truncate": "message, queries",
+        "actual_cost": "rows",
+    },
+    "trainer": {
+        "fit": "x, target, how, stream",
+        "predict": "x",
+        "features": "x",
+        "vjp": "x, slope",
+        "gradient": "x, target, how",
+        "clipped_gradients": "x, target, how, clip",
+        "descend": "gradient, at, of",
+        "params": "",
+        "set_params": "params",
+        "step_size": "",
+    },
+    "protocol": {"lead": "server"},
+}
+_OF_ALL = {"setup": "stream", "save": "", "load": "state", "save_state": "", "load_state": "state"}
 
 
 def _schema(name: str, hint) -> tuple[dict, str, bool]:
@@ -157,6 +189,17 @@ def _settings(cls: type) -> dict[str, dict]:
 T = typing.TypeVar("T")
 
 
+def _check_arguments(cls: type, takes: typing.Mapping[str, str]):
+    """Refuses a method that cannot be called as the program calls it."""
+    for name, given in takes.items():
+        method = inspect.getattr_static(cls, name, None)
+        if isinstance(method, types.FunctionType):
+            try:
+                inspect.signature(method).bind(cls, *filter(None, given.split(", ")))
+            except TypeError as error:
+                raise TypeError(f"{cls.__name__}.{name}() is called as `{name}({given})`, and its declaration differs: {error}") from None
+
+
 def _declared(role: str, name: str, signature: str) -> typing.Any:
     if not isinstance(name, str):
         raise TypeError(f"@fl.{role} takes the part's name, such as @fl.{role}('mine'), got {name!r}")
@@ -167,6 +210,7 @@ def _declared(role: str, name: str, signature: str) -> typing.Any:
         missing = [method for method in _MUST[role] if not callable(getattr(cls, method, None))]
         if missing:
             raise TypeError(f"{cls.__name__}: {role} parts have {', '.join(f'{m}()' for m in _MUST[role])}; missing: {', '.join(missing)}")
+        _check_arguments(cls, _OF_ALL | _TAKES[role])
         for lists in ("needs", "claims"):
             if isinstance(getattr(cls, lists, None), str):
                 raise TypeError(f"{cls.__name__}: `{lists}` must be a list, such as [{getattr(cls, lists)!r}]")
