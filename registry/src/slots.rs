@@ -13,6 +13,7 @@ use fl_core::{
     BuildContext, Certainty, ExchangeSpec, Measured, Role, SlotAssignment, SlotSpec, Stream, Task,
     TaskKind,
 };
+use serde_yaml::Mapping;
 use std::collections::{BTreeMap, HashSet};
 
 impl Checker<'_> {
@@ -25,17 +26,10 @@ impl Checker<'_> {
     ) -> Vec<Fill> {
         let path = [key("parts")];
         let mut filled = Vec::new();
-        let empty = serde_yaml::Mapping::new();
-        let mut given;
+        let empty = Mapping::new();
         let map = match value {
             None | Some(Value::Null) => &empty,
-            // a slot that is set to nothing, as a command line can, is as empty as one that is not
-            // there
-            Some(Value::Mapping(map)) => {
-                given = map.clone();
-                given.retain(|_, value| !value.is_null());
-                &given
-            }
+            Some(Value::Mapping(map)) => map,
             Some(other) => {
                 let text = format!("must be a mapping from slots to parts, got {}", show(other));
                 self.note(&path, text);
@@ -45,24 +39,46 @@ impl Checker<'_> {
         for (name, value) in map {
             let Some(name) = name.as_str() else { continue };
             let at = below(&path, key(name));
-            self.part(&at, (name, value), protocol, data, &mut filled);
+            if !value.is_null() {
+                self.part(&at, (name, value), protocol, data, &mut filled);
+            } else if let Some(protocol) = protocol {
+                // a study that names another protocol may empty a slot that this one has not
+                let mut slots = protocol.slots.iter().map(|slot| slot.name);
+                let known = slots.clone().any(|slot| slot == name);
+                if !known && nearest(name, &mut slots).is_some() {
+                    self.unknown_slot(&at, name, protocol);
+                }
+            }
         }
         let Some(protocol) = protocol else {
             return filled;
         };
-        for slot in &protocol.slots {
-            let path = below(&path, key(slot.name));
-            if !map.contains_key(slot.name) && !slot.optional {
-                let fit = names(self.catalogue.fitting(slot));
-                let text = format!(
-                    "is missing ({}): {} These fit: {fit}",
-                    takes(slot),
-                    slot.doc
-                );
-                self.note(&path, text);
-            }
+        let given = |slot: &str| map.get(slot).is_some_and(|part| !part.is_null());
+        for slot in protocol.slots.iter().filter(|slot| !given(slot.name)) {
+            self.missing(&below(&path, key(slot.name)), slot);
         }
         filled
+    }
+
+    /// A slot of a protocol that is empty in one of its stages.
+    pub fn emptied(&mut self, path: &[Step], name: &str, protocol: &CheckedProtocol) {
+        match protocol.slots.iter().find(|slot| slot.name == name) {
+            Some(slot) => self.missing(path, slot),
+            None => self.unknown_slot(path, name, protocol),
+        }
+    }
+
+    /// Notes that a slot is empty, if the protocol needs a part there.
+    fn missing(&mut self, path: &[Step], slot: &SlotSpec) {
+        if !slot.optional {
+            let fit = names(self.catalogue.fitting(slot));
+            let text = format!(
+                "is missing ({}): {} These fit: {fit}",
+                takes(slot),
+                slot.doc
+            );
+            self.note(path, text);
+        }
     }
 
     /// What stands in the slot `name` of a protocol.
@@ -339,10 +355,10 @@ fn describe(task: &Task) -> String {
 }
 
 /// The `parts` section with every default filled in.
-pub(crate) fn written(filled: &[Fill]) -> Value {
-    let mut slots = serde_yaml::Mapping::new();
+pub(crate) fn written(filled: &[Fill]) -> Mapping {
+    let mut slots = Mapping::new();
     for fill in filled {
-        let mut part = serde_yaml::Mapping::new();
+        let mut part = Mapping::new();
         if let Some(clients) = &fill.clients {
             part.insert("clients".into(), clients.write());
         }
@@ -357,7 +373,7 @@ pub(crate) fn written(filled: &[Fill]) -> Value {
             }
         }
     }
-    slots.into()
+    slots
 }
 
 /// As a run looks them up: the first that fits a client is taken, so what is for all comes last in

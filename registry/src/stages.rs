@@ -50,7 +50,7 @@ pub(crate) struct CheckedStage {
     /// Counted from 1; 0 if the spec has no stages.
     pub number: usize,
     pub of: CheckedProtocol,
-    /// The parts of its own, as they are given.
+    /// The parts of its own, as they are given. What is null is empty in this stage.
     parts: Mapping,
     own: BTreeSet<String>,
 }
@@ -86,7 +86,7 @@ impl CheckedStage {
 
     /// Does it alone have a part in this slot?
     pub fn owns(&self, slot: &str) -> bool {
-        self.own.contains(slot)
+        self.parts.get(slot).is_some_and(|part| !part.is_null())
     }
 
     /// Is something given for this slot, in a spec with these parts for all stages?
@@ -133,7 +133,7 @@ impl Method {
     /// Is something given for this slot of the whole run?
     pub fn gives(&self, all: Option<&Value>, slot: &str) -> bool {
         let own = |stage: &CheckedStage| {
-            let mut own = stage.own.iter();
+            let mut own = stage.own.iter().filter(|own| stage.owns(own));
             own.any(|own| Stages::slot(own, stage.number) == slot)
         };
         let shared = all.and_then(|all| all.get(slot));
@@ -145,7 +145,7 @@ impl Method {
         let mut map = Mapping::new();
         if self.together.is_none() {
             map.insert("protocol".into(), self.stages[0].of.part.as_ref()?.write());
-            map.insert("parts".into(), written(filled));
+            map.insert("parts".into(), written(filled).into());
             return Some(map);
         }
         let (shared, own): (Vec<_>, Vec<_>) = filled
@@ -156,14 +156,16 @@ impl Method {
             let mut map = Mapping::new();
             map.insert("protocol".into(), stage.of.part.as_ref()?.write());
             if !stage.own.is_empty() {
-                let own = stage.sees(&own);
-                map.insert("parts".into(), written(&own));
+                let mut parts = written(&stage.sees(&own));
+                let empty = stage.own.iter().filter(|slot| !stage.owns(slot));
+                parts.extend(empty.map(|slot| (slot.as_str().into(), Value::Null)));
+                map.insert("parts".into(), parts.into());
             }
             Some(Value::from(map))
         };
         let stages: Option<Vec<Value>> = self.stages.iter().map(stage).collect();
         map.insert("stages".into(), stages?.into());
-        map.insert("parts".into(), written(&shared));
+        map.insert("parts".into(), written(&shared).into());
         Some(map)
     }
 }
@@ -239,8 +241,7 @@ impl Checker<'_> {
             }
         };
         let of = self.protocol(protocol, &at, data)?;
-        let names = parts.iter().filter(|(_, part)| !part.is_null());
-        let names = names.filter_map(|(name, _)| name.as_str().map(String::from));
+        let names = parts.keys().filter_map(Value::as_str).map(String::from);
         Some(CheckedStage {
             number,
             of,
@@ -263,6 +264,10 @@ impl Checker<'_> {
                 if SLOTS_OF_RUN.contains(&&**name) {
                     let text = "is for the whole run: put it into the spec's `parts`";
                     self.note_key(&at, text);
+                    continue;
+                }
+                if !stage.owns(name) {
+                    self.emptied(&at, name, &stage.of);
                     continue;
                 }
                 let mut own = Vec::new();
@@ -322,6 +327,9 @@ impl Checker<'_> {
                 self.note(&at, "a later stage begins with what the one before it has learnt: leave this out, or give it to the first stage");
             }
             for slot in &stage.of.slots {
+                if stage.own.contains(slot.name) && !stage.owns(slot.name) {
+                    continue;
+                }
                 let earlier = stages.iter().take_while(|s| s.number < stage.number);
                 let has = |s: &CheckedStage| s.of.slots.iter().any(|o| o.name == slot.name);
                 let before = earlier.clone().find(|s| has(s)).map(|s| s.number);
@@ -378,7 +386,7 @@ fn together(stages: &[CheckedStage]) -> CheckedProtocol {
             .of
             .slots
             .iter()
-            .filter(|s| !stage.own.contains(s.name))
+            .filter(|s| !stage.own.contains(s.name) || SLOTS_OF_RUN.contains(&s.name))
         {
             match slots.iter_mut().find(|known| known.name == slot.name) {
                 Some(known) => known.optional &= slot.optional,

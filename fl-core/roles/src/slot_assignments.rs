@@ -139,7 +139,8 @@ impl Parts {
         Some((filled.decl.name, filled.decl.origin))
     }
 
-    fn slot(&self, name: &str) -> Option<&SlotSpec> {
+    /// Returns what the protocol declares of this slot.
+    pub(crate) fn slot(&self, name: &str) -> Option<&SlotSpec> {
         self.slots.iter().find(|s| s.name == name)
     }
 

@@ -158,7 +158,7 @@ impl Store {
         &self.task
     }
 
-    /// From now on a slot is that of this stage, if the stage has a part of its own in it.
+    /// From now on a slot is that of this stage, if the stage has it for itself.
     pub fn enter(&mut self, stage: usize) {
         self.stage = stage;
     }
@@ -166,7 +166,7 @@ impl Store {
     /// Returns the slot by its name in the whole run.
     pub fn slot<'s>(&self, slot: &'s str) -> Cow<'s, str> {
         let own = (self.stage > 0).then(|| of_stage(slot, self.stage));
-        let own = own.filter(|own| self.parts.has(own));
+        let own = own.filter(|own| self.parts.slot(own).is_some());
         own.map_or(slot.into(), Cow::Owned)
     }
 

@@ -236,6 +236,26 @@ fn mistakes_in_stages_are_told_with_their_place() {
             "stages[1].parts.accountant: is for the whole run",
         ),
         (
+            "    cohort: { use: uniform, share: 0.5 }",
+            "    accountant: null",
+            "stages[1].parts.accountant: is for the whole run",
+        ),
+        (
+            "    cohort: { use: uniform, share: 0.5 }",
+            "    cohrt: null",
+            "stages[1].parts.cohrt: protocol `scaffold` has no slot `cohrt`",
+        ),
+        (
+            "    cohort: { use: uniform, share: 0.5 }",
+            "    aggregator: null",
+            "stages[1].parts.aggregator: is missing",
+        ),
+        (
+            "  aggregator: { use: mean }\n",
+            "  aggregator: { use: mean }\n  cohrt: null\n",
+            "parts.cohrt: protocol `fedavg, then scaffold, then solo, then fedavg` has no slot",
+        ),
+        (
             "from-server: true",
             "initial: staged.yaml",
             "stages[2].protocol.initial: a later stage begins with what the one before it has learnt",
@@ -270,6 +290,42 @@ fn mistakes_in_stages_are_told_with_their_place() {
     }
     let (_, text) = fails(dir, &["check", "wrong.yaml"]);
     assert!(!text.contains("panicked"), "{text}");
+}
+
+#[test]
+fn exact_a_stage_may_leave_a_slot_of_the_run_empty() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let stage = "- protocol: { use: fedavg, rounds: 2, local: { epochs: 1, batch: 16 } }\n";
+    let parts = "parts:\n  model: { use: linear, lr: 0.1 }\n  aggregator: { use: mean }\n";
+    let attack = "  attack: { use: sign-flip, scale: 3, clients: [0, 1] }\n";
+    let of = |first: &str, second: &str, all: &str| {
+        let text = format!("{DATA}stages:\n{stage}{first}{stage}{second}{parts}{all}");
+        spec(dir, "some.yaml", &text);
+        json(dir, &["run", "some.yaml", "--json"])
+    };
+    let emptied = of("", "  parts: { attack: null }\n", attack);
+    let first = format!("  parts:\n  {attack}");
+    let own = of(&first, "", "");
+    let both = of("", "", attack);
+    let accuracy = |run: &Value| run["measurements"]["accuracy"].clone();
+    assert_eq!(accuracy(&emptied), accuracy(&own));
+    assert_ne!(emptied["digest"], both["digest"]);
+    // the folder's spec says the same
+    let kept = format!("{}/spec.yaml", emptied["out"].as_str().unwrap());
+    assert_eq!(
+        json(dir, &["run", &kept, "--json"])["digest"],
+        emptied["digest"]
+    );
+    let says = "`sampling` has no effect while `parts.example-privacy` is empty";
+    let sampled = stage.replace("local:", "sampling: { rate: 0.1 }, local:");
+    let text = format!(
+        "{DATA}stages:\n{sampled}{sampled}  parts: {{ example-privacy: null }}\n{parts}  \
+         example-privacy: {{ use: dp-sgd }}\n"
+    );
+    spec(dir, "some.yaml", &text.replace("epochs: 1", "steps: 3"));
+    let (_, said) = fails(dir, &["check", "some.yaml"]);
+    assert!(flat(&said).contains(says), "{said}");
 }
 
 #[test]
