@@ -8,6 +8,9 @@ use crate::stages::CheckedStage;
 use fl_core::settings::Step;
 use fl_core::{Fault, FaultKind, Faults, InjectedFault, StopWhen};
 
+/// The most rounds that are looked at for too few answers.
+const ROUNDS: usize = 1000;
+
 /// The number of the last round; `None` if a stage does not declare it.
 pub(crate) fn last_round(stages: &[CheckedStage]) -> Option<usize> {
     let rounds = |stage: &CheckedStage| stage.of.protocol.as_ref()?.declare().rounds;
@@ -40,7 +43,7 @@ impl Checker<'_> {
 
     /// Refuses faults that no client escapes, so that nobody answers, and tells of those that are
     /// sure to end the run.
-    pub fn certain(&mut self, faults: &Faults, clients: Option<usize>) {
+    pub fn certain(&mut self, faults: &Faults, clients: Option<usize>, rounds: Option<usize>) {
         let lines = || faults.inject.iter().enumerate();
         let sure = || lines().filter(|(_, fault)| fault.share >= 1.0);
         let silent = [
@@ -49,19 +52,46 @@ impl Checker<'_> {
             FaultKind::NeverAnswers,
         ];
         // the first line that hits a client counts
-        let gone = |id: u32| {
+        let gone = |id: u32, round: Option<u32>| {
+            let within = |fault: &InjectedFault| {
+                let rounds = fault.rounds.as_ref();
+                rounds.is_none_or(|some| round.is_some_and(|round| some.has(round)))
+            };
             let own = |fault: &&InjectedFault| {
                 fault.share > 0.0 && fault.clients.as_ref().is_none_or(|some| some.has(id))
             };
             let first = faults.inject.iter().filter(own).find(|fault| {
-                !silent.contains(&fault.what) || (fault.share >= 1.0 && fault.rounds.is_none())
+                !silent.contains(&fault.what) || (fault.share >= 1.0 && within(fault))
             });
             first.is_some_and(|fault| silent.contains(&fault.what))
         };
-        if clients.is_some_and(|n| n > 0 && (0..n as u32).all(gone)) {
+        let clients = clients.unwrap_or(0);
+        let left = |round| (0..clients as u32).filter(|id| !gone(*id, round)).count();
+        let always = left(None);
+        if clients > 0 && always == 0 {
             let text = "no client ever answers, so the run stops at its first exchange: give a \
                         fault a `share` below 1, `clients` or `rounds`";
             return self.note(&[key("faults"), key("inject")], text);
+        }
+        let least = faults.min_answers.min(clients);
+        let some = faults.inject.iter().any(|fault| fault.rounds.is_some());
+        let rounds = rounds.filter(|_| some).map_or(0, |last| last.min(ROUNDS));
+        let short = (1..=rounds as u32).find_map(|round| {
+            let left = left(Some(round));
+            (left < least).then(|| (left, format!("in round {round}")))
+        });
+        let short = if always < least {
+            Some((always, "ever".into()))
+        } else {
+            short
+        };
+        if let Some((left, when)) = short {
+            let text = format!(
+                "{left} of {clients} clients answer {when}, and `faults.min-answers` is {}: an \
+                 exchange that asks them all ends the run",
+                faults.min_answers
+            );
+            self.tell(&[key("faults"), key("inject")], text);
         }
         for (line, fault) in sure() {
             if let Some((name, Fault::Fail)) = policy(faults, &fault.what) {
@@ -94,11 +124,12 @@ impl Checker<'_> {
         let Some(rounds) = rounds else { return };
         let before = rounds.saturating_sub(1) / every.max(1);
         let patience = rule.patience;
-        if patience > before {
+        // the first evaluation is always an improvement
+        if patience >= before {
             let text = format!(
                 "has no effect: a run of {rounds} rounds has {before} evaluations before its last \
-                 round, and `patience` is {patience}; lower `patience` or `evaluate.every`, or \
-                 leave `stop-when` out"
+                 round, the first of them has nothing to improve on, and `patience` is {patience}; \
+                 lower `patience` or `evaluate.every`, or leave `stop-when` out"
             );
             self.tell(&[key("stop-when"), key("patience")], text);
         }

@@ -273,7 +273,7 @@ impl Checker<'_> {
         if let Some(top) = top {
             let (rounds, clients) = (last_round(stages), data.map(D::clients));
             self.injected(&top.faults, clients, rounds);
-            self.certain(&top.faults, clients);
+            self.certain(&top.faults, clients, rounds);
             self.idle_quorum(&top.faults, clients);
             // stages refuse the rule
             if let (Some(rule), [_]) = (&top.stop_when, stages) {

@@ -568,7 +568,9 @@ fn too_few_answers_stop_the_run_or_repeat_the_round() {
     );
     let text = format!("{error:#}");
     assert!(
-        text.contains("3 usable answers to `numbers` of 6; client 0: it crashed"),
+        text.contains(
+            "3 usable answers to `numbers` of 6; clients 0, 1 and 2 gave none; client 0: it crashed"
+        ),
         "{text}"
     );
     // who crashes is drawn anew

@@ -8,6 +8,7 @@ use crate::{
     RunEvent, SharedExecutor, Task, metrics,
 };
 use serde::{Deserialize, Deserializer, Serialize};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 crate::choices! {
@@ -330,23 +331,26 @@ impl StopWhen {
     /// Returns why the rounds end after the last of these measurements, or `None`. A number that is
     /// not finite is no improvement.
     pub fn reason(&self, metrics: &[Metric]) -> Option<String> {
-        let rounds = metrics.iter().filter(|m| m.round > 0);
+        let named = metrics
+            .iter()
+            .filter(|m| m.round > 0 && m.name == self.metric);
+        // a round that began again counts once
+        let rounds: BTreeMap<usize, f64> = named.map(|m| (m.round, m.value)).collect();
         let better = self.better.clone();
         let better = better.or_else(|| crate::metrics::better(&self.metric));
         let lower = better == Some(Better::Lower);
-        let (mut best, mut since) = (None::<(f64, usize)>, 0);
-        for measured in rounds.filter(|m| m.name == self.metric) {
-            let value = measured.value;
-            let gain = |best: f64| if !lower { value - best } else { best - value };
-            let better = match best {
-                _ if !value.is_finite() => false,
-                None => true,
-                Some((best, _)) => gain(best) > 0.0 && gain(best) >= self.min_change,
-            };
-            if better {
-                (best, since) = (Some((value, measured.round)), 0);
-            } else {
-                since += 1;
+        // decimals such as 0.03 - 0.02 are a little off
+        let least = self.min_change * (1.0 - 1e-9);
+        let (mut last, mut best, mut since) = (None::<f64>, None::<(f64, usize)>, 0);
+        for (round, value) in rounds {
+            let gain = |from: f64| if lower { from - value } else { value - from };
+            let better = |from: f64, least: f64| gain(from) > 0.0 && gain(from) >= least;
+            since += 1;
+            if value.is_finite() && last.is_none_or(|from| better(from, least)) {
+                (last, since) = (Some(value), 0);
+            }
+            if value.is_finite() && best.is_none_or(|(from, _)| better(from, 0.0)) {
+                best = Some((value, round));
             }
         }
         let than = best.map_or(String::new(), |(best, round)| {
@@ -447,6 +451,15 @@ fn rounds_end_when_a_measure_has_not_improved_for_so_many_evaluations() {
         "{why}"
     );
     assert!(rule(3, 0.1, Better::Lower).reason(&falls).is_some());
+    // what is no improvement may be the best, and tenths and hundredths are what they look like
+    let why = rule(2, 0.1, Better::Higher).reason(&of(&[0.1, 0.15, 0.12])).unwrap();
+    assert!(why.ends_with("the best was 0.1500, in round 2"), "{why}");
+    let hundredths = of(&[0.02, 0.02, 0.03]);
+    assert_eq!(rule(2, 0.01, Better::Higher).reason(&hundredths), None);
+    // attempts of one round are one evaluation, the last
+    let mut again = of(&[1.0, 1.1, 1.2, 0.9]);
+    again.iter_mut().for_each(|attempt| attempt.round = 1);
+    assert_eq!(rule(1, 0.0, Better::Lower).reason(&again), None);
     // errors are better the lower they are, unless the spec says otherwise
     let of_errors = StopWhen {
         metric: "clients.rmse".into(),

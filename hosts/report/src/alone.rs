@@ -53,9 +53,9 @@ impl Display for WorseThanAlone {
     }
 }
 
-/// Returns whether a run is one of `solo`.
+/// Returns whether a run is one of `solo` that did not begin with the model of another run.
 pub fn is_alone(run: &Run) -> bool {
-    run.protocol() == "solo"
+    run.protocol() == "solo" && !run.is_continued()
 }
 
 /// Returns what differs in the data files of two runs, as far as both have their hashes.

@@ -335,7 +335,11 @@ fn confusion(run: &Run) -> Markup {
                 div.wide { (Heat { rows: &classes, columns: &classes, counts: &cell, down: "true class", across: "predicted class", by_row: true }.draw()) }
                 figcaption {
                     "Test examples by true class and predicted class"
-                    @if !metric.each().is_empty() { ", all clients' models together" }
+                    @if metric.name.starts_with("own.") {
+                        ", all clients' own test rows together"
+                    } @else if !metric.each().is_empty() {
+                        ", all clients' models together"
+                    }
                     ". The strongest shade of a row is its largest count."
                 }
             }

@@ -54,13 +54,13 @@ pub fn run(mut setup: Setup<'_>) -> Result<Outcome> {
         }
     };
     let outcome = outcome(&sim, &method, &done);
+    for text in earlier(&sim.record.metrics, outcome.stopped.as_deref()) {
+        sim.note(&text);
+    }
     if outcome.stopped.is_some() {
         sim.tell(RunEvent::Stops)?;
     } else {
         note_unmeasured(&mut sim, method.stop_when.as_ref());
-        for text in earlier(&sim.record.metrics) {
-            sim.note(&text);
-        }
         let (metrics, task) = (&sim.record.metrics, &method.options.task);
         let columns = task.input.len() == 1;
         let told = diverged(metrics, columns);
@@ -431,20 +431,36 @@ fn note_unmeasured(sim: &mut Sim<'_>, rule: Option<&StopWhen>) {
     sim.note(&text);
 }
 
-/// Says which measures the last rounds did not measure, so that their values are of earlier models.
-fn earlier(metrics: &[Metric]) -> Vec<String> {
-    let last: BTreeMap<&str, usize> = metrics.iter().map(|m| (&*m.name, m.round)).collect();
-    let newest = metrics.iter().map(|m| m.round).max().unwrap_or(0);
-    let mut of_round: BTreeMap<usize, Vec<String>> = BTreeMap::new();
-    for (name, round) in last {
-        // a step outside of rounds has no place among them
-        if (1..newest).contains(&round) {
-            of_round.entry(round).or_default().push(format!("`{name}`"));
+/// Says which measures are of earlier models: those that the last rounds did not measure, scores of
+/// steps outside of rounds that rounds followed, and scores before the step that a run stopped
+/// after.
+fn earlier(metrics: &[Metric], stopped: Option<&str>) -> Vec<String> {
+    let reached = |of: &[Metric]| of.iter().map(|m| m.round).max().unwrap_or(0);
+    let all = reached(metrics);
+    let last: BTreeMap<&str, usize> = (metrics.iter().enumerate())
+        .map(|(at, m)| (&*m.name, at))
+        .collect();
+    let mut of_step: BTreeMap<(usize, &str), Vec<String>> = BTreeMap::new();
+    for (name, at) in last {
+        let Metric { round, step, .. } = &metrics[at];
+        let score = fl_core::metrics::is_score(name);
+        let before = match *round {
+            // a step outside of rounds is where its measurements are
+            0 => score && reached(&metrics[..at]) < all,
+            round => round < all || stopped.is_some_and(|after| score && after != step),
+        };
+        if before {
+            let names = of_step.entry((*round, &**step)).or_default();
+            names.push(format!("`{name}`"));
         }
     }
-    let said = of_round.into_iter().map(|(round, names)| {
+    let went = match stopped {
+        Some(after) => format!("stopped after {after}"),
+        None => format!("went on to round {all}"),
+    };
+    let said = of_step.into_iter().map(|((_, step), names)| {
         let names = names.join(", ");
-        format!("{names}: last measured in round {round}, and the run went on to round {newest}")
+        format!("{names}: last measured in {step}, and the run {went}")
     });
     said.collect()
 }
@@ -632,6 +648,33 @@ fn one_class(owners: &[(ClientId, Examples)], kind: TaskKind) -> Option<String> 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn measures_of_earlier_models_are_told() {
+        let of = |(step, round, name): &(&str, usize, &str)| {
+            let text = serde_json::json!({
+                "step": step, "round": round, "name": name, "value": 0.5, "std": null
+            });
+            serde_json::from_value(text).unwrap()
+        };
+        let told = |all: &[(&str, usize, &str)], stopped| {
+            earlier(&all.iter().map(of).collect::<Vec<Metric>>(), stopped)
+        };
+        let (one, two) = (("round 1", 1, "accuracy"), ("round 2", 2, "accuracy"));
+        let tuned = ("fine-tuning", 0, "clients.accuracy");
+        assert!(told(&[one, two, tuned], None).is_empty());
+        let due =
+            "`clients.accuracy`: last measured in fine-tuning, and the run went on to round 2";
+        assert_eq!(told(&[one, tuned, two], None), [due]);
+        // a share of rows is not of a model
+        assert!(told(&[("before", 0, "selected.share"), one], None).is_empty());
+        let both = [one, ("round 1", 1, "own.accuracy"), two];
+        let due = "`own.accuracy`: last measured in round 1, and the run went on to round 2";
+        assert_eq!(told(&both, None), [due]);
+        let due = "`accuracy`: last measured in round 2, and the run stopped after round 3";
+        assert_eq!(told(&[one, two], Some("round 3")), [due]);
+        assert!(told(&[one, two], Some("round 2")).is_empty());
+    }
 
     #[test]
     fn training_that_diverged_is_told() {

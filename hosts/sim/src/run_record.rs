@@ -39,7 +39,7 @@ pub struct StepProgress<'a> {
     pub number: usize,
     /// The number of steps; 0 if unknown.
     pub of: usize,
-    /// The name and value of the last measured score: accuracy, mAUC, or what the task has.
+    /// The name and value of the last measured score ([`RunRecord::score`]).
     pub score: Option<(&'a str, f64)>,
     /// Bytes that have crossed so far, in both directions.
     pub bytes: u64,
@@ -54,7 +54,7 @@ pub struct StepReport<'a> {
     pub of: usize,
     /// What was measured in it.
     pub metrics: &'a [Metric],
-    /// The last measured score: accuracy, mAUC, or what the task has. `None` if that is an error.
+    /// The last measured score ([`RunRecord::score`]). `None` if that is an error.
     pub accuracy: Option<f64>,
     /// Bytes and epsilon of the run so far, and the step's name.
     pub cost: &'a StepCost,
@@ -107,12 +107,16 @@ impl RunRecord {
         self.entries.push(entry);
     }
 
-    /// Returns name and value of the last measured score: accuracy, mAUC, or what the task has.
+    /// Returns name and value of the last measured score: accuracy, mAUC, or what the task has. Of
+    /// those of one step it is the common model's, or else a mean over clients.
     pub fn score(&self) -> Option<(&str, f64)> {
-        let mut measured = self.metrics.iter().rev();
-        let score = measured.find(|m| metrics::is_score(&m.name))?;
-        let name = score.name.rsplit('.').next().unwrap_or(&score.name);
-        Some((name, score.value))
+        let measured = self.metrics.iter().rev();
+        let mut scores = measured.filter(|m| metrics::is_score(&m.name)).peekable();
+        let step = &scores.peek()?.step;
+        let of_step = scores.take_while(|m| m.step == *step);
+        // `own.accuracy` goes before `own.best.accuracy`
+        let score = of_step.min_by_key(|m| m.name.matches('.').count())?;
+        Some((&score.name, score.value))
     }
 
     /// Returns the wall-clock seconds of the run; those between a stop and its resumption do not
@@ -153,5 +157,31 @@ impl RunRecord {
             cost,
             seconds: self.unpriced.tell(|| self.step_ended),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn progress_shows_the_common_model_or_a_mean_and_not_the_best_client() {
+        let shown = |all: &[(&str, &str, f64)]| {
+            let mut run = RunRecord::new(0.0, Vec::new(), Unpriced::Told);
+            for (step, name, value) in all {
+                let text = serde_json::json!({
+                    "step": step, "round": 1, "name": name, "value": value, "std": null
+                });
+                run.metrics.push(serde_json::from_value(text).unwrap());
+            }
+            run.score().map(|(name, value)| (name.to_string(), value))
+        };
+        let own = [("a", "own.accuracy", 0.6), ("a", "own.best.accuracy", 1.0)];
+        assert_eq!(shown(&own), Some(("own.accuracy".into(), 0.6)));
+        let common = [("a", "accuracy", 0.7), own[0], own[1]];
+        assert_eq!(shown(&common), Some(("accuracy".into(), 0.7)));
+        let later = [("a", "accuracy", 0.7), ("b", "clients.accuracy", 0.8)];
+        assert_eq!(shown(&later), Some(("clients.accuracy".into(), 0.8)));
+        assert_eq!(shown(&[("a", "training-loss", 0.8)]), None);
     }
 }

@@ -11,7 +11,7 @@ use crate::server::RunState;
 use crate::server::calls::Results;
 use crate::{
     Answer, ClientId, ClientMessage, ExchangeSpec, PrivacyEvent, Problem, RequiredInputs, Result,
-    Round, RunEvent, TRAINING_LOSS, metrics,
+    Round, RunEvent, TRAINING_LOSS, metrics, named_clients,
 };
 use anyhow::{bail, ensure};
 use sha2::{Digest as _, Sha256};
@@ -264,7 +264,10 @@ impl Collector {
             };
             fed.warn(&format!("{who} {}: {note}", new.join(", ")));
         }
-        for (name, each) in std::mem::take(&mut self.measures) {
+        let (answers, least) = (clients - self.entry.dropped.len(), self.faults.min_answers);
+        // what too few say belongs to a round that does not count
+        let measures = std::mem::take(&mut self.measures);
+        for (name, each) in measures.into_iter().filter(|_| answers >= least) {
             fed.record_of(round, &name, each)?;
         }
         self.entry.dropped.sort();
@@ -272,9 +275,8 @@ impl Collector {
         self.entry.again.sort();
         fed.unusable(round, (&told, "asked for again"), &self.entry.again)?;
         fed.left_out(round, &told, &self.entry.dropped)?;
-        let (dropped, least) = (self.entry.dropped.clone(), self.faults.min_answers);
+        let dropped = self.entry.dropped.clone();
         self.finish(fed)?;
-        let answers = clients - dropped.len();
         match &dropped[..] {
             [(id, why), ..] if answers == 0 && least == 1 => {
                 bail!(Problem::NoAnswer(format!(
@@ -285,7 +287,10 @@ impl Collector {
             [(id, why), ..] if answers < least => bail!(Problem::TooFew {
                 answers,
                 least,
-                text: format!(" to `{}` of {clients}; client {id}: {why}", label),
+                text: format!(
+                    " to `{label}` of {clients}; {} gave none; client {id}: {why}",
+                    named_clients(&dropped.iter().map(|(id, _)| *id).collect::<Vec<_>>())
+                ),
             }),
             _ => Ok(()),
         }

@@ -592,7 +592,23 @@ fn faults_that_are_sure_to_end_the_run_are_found() {
     let (code, said) = set(&inject("", "{what: nan, clients: 2}"));
     let due = "faults.inject[0]: the first client that it hits ends the run, since `faults.on-nan` is `fail`";
     assert!(code == Some(0) && said.contains(due), "{said}");
+    let four = "min-answers: 4, on-error: drop, ";
+    for (lines, due) in [
+        (
+            "{what: never-answers, clients: 0-2}",
+            "3 of 6 clients answer ever",
+        ),
+        (
+            "{what: crash, clients: 0-2, rounds: 2}",
+            "3 of 6 clients answer in round 2",
+        ),
+    ] {
+        let (code, said) = set(&inject(four, lines));
+        let due = format!("faults.inject: {due}, and `faults.min-answers` is 4");
+        assert!(code == Some(0) && said.contains(&due), "{said}");
+    }
     for faults in [
+        inject(four, "{what: crash, clients: 0-1}"),
         inject("on-error: drop, ", "{what: crash, share: 0.9}"),
         inject("on-error: drop, ", "{what: crash, clients: 0-4}"),
         inject("on-error: drop, ", "{what: huge}, {what: crash}"),
@@ -605,7 +621,9 @@ fn faults_that_are_sure_to_end_the_run_are_found() {
 #[test]
 fn a_rule_that_cannot_end_the_rounds_early_is_told() {
     let rule = |patience: usize| format!("stop-when={{metric: accuracy, patience: {patience}}}");
-    for (rounds, every, patience, before) in [(3, 1, 50, 2), (3, 100, 1, 0), (9, 4, 3, 2)] {
+    for (rounds, every, patience, before) in
+        [(3, 1, 50, 2), (3, 1, 2, 2), (3, 100, 1, 0), (9, 4, 3, 2)]
+    {
         let rounds = format!("protocol.rounds={rounds}");
         let set = [&rounds, &format!("evaluate.every={every}"), &rule(patience)];
         let (code, said) = checked("fedavg", &set.map(String::as_str));
@@ -616,7 +634,7 @@ fn a_rule_that_cannot_end_the_rounds_early_is_told() {
             "{said}"
         );
     }
-    let acts = ["protocol.rounds=9", "evaluate.every=4", &rule(2)];
+    let acts = ["protocol.rounds=9", "evaluate.every=4", &rule(1)];
     assert_eq!(checked("fedavg", &acts), (Some(0), String::new()));
 }
 

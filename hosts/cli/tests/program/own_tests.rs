@@ -246,6 +246,29 @@ fn a_model_that_diverged_is_the_worst_and_no_missing_score() {
         let compared = fl(dir, &["compare", "alone", "run"]).stdout;
         let compared = flat(&String::from_utf8(compared).unwrap());
         assert!(compared.contains(" of 6 clients ("), "{compared}");
+        // what begins with a model of a federation is not alone
+        let from = "protocol.initial=alone/models/model-0";
+        let solo = "protocol={use: solo, local: {epochs: 3, batch: 8}, keep-clients: true}";
+        let again = |name: &str, more: &[&str]| {
+            let sets = [
+                &["parts.model.lr=0.0000001", "parts.aggregator=null", solo],
+                more,
+            ]
+            .concat();
+            let sets = sets.iter().flat_map(|set| ["--set", set]);
+            let run: Vec<&str> = ["run", "own.yaml", "--out", name]
+                .into_iter()
+                .chain(sets)
+                .collect();
+            out(dir, &run);
+        };
+        std::fs::remove_dir_all(dir.join("alone")).unwrap();
+        again("alone", &[]);
+        again("begun", &[from]);
+        let compared = fl(dir, &["compare", "begun", "run"]).stdout;
+        let compared = flat(&String::from_utf8(compared).unwrap());
+        assert!(!compared.contains(" of 6 clients ("), "{compared}");
+        std::fs::remove_dir_all(dir.join("begun")).unwrap();
         std::fs::remove_dir_all(dir.join("alone")).unwrap();
         std::fs::remove_dir_all(dir.join("run")).unwrap();
     }

@@ -191,6 +191,11 @@ impl Run {
         used.collect::<Vec<_>>().join(", then ")
     }
 
+    /// Returns whether the run began with a model that another run kept.
+    pub fn is_continued(&self) -> bool {
+        self.of_protocols("initial").any(|model| model.is_some())
+    }
+
     /// Returns this text of the settings of each protocol that followed one another.
     fn of_protocols<'r>(&'r self, setting: &'r str) -> impl Iterator<Item = Option<&'r str>> {
         let stages = self.spec.get("stages").and_then(Value::as_sequence);
