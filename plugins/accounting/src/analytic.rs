@@ -7,7 +7,8 @@ use fl_core::settings::between;
 settings! {
     /// The exact guarantee of Gaussian noise on all data, any number of times (the analytic
     /// Gaussian mechanism, Balle and Wang 2018, theorem 8; `k` releases are one with
-    /// `sigma / sqrt(k)`, Dong, Roth and Su 2022, corollary 3.3). Prices nothing else.
+    /// `sigma / sqrt(k)`, Dong, Roth and Su 2022, corollary 3.3). An epsilon above 700, or a delta
+    /// near 1e-300, is priced a little above it. Prices nothing else.
     pub struct AnalyticGaussian {
         /// Delta of the guarantee.
         delta: f64 = 1e-5, in between(0.0, 1.0);
