@@ -152,7 +152,7 @@ impl Checker<'_> {
         let attackers = attackers(filled, clients);
         let mut seen = Vec::new();
         for exchange in asked.iter().filter(|_| clients > 1) {
-            let Some(slot) = exchange.aggregator.map(|used| used.slot) else {
+            let Some(slot) = exchange.aggregator else {
                 continue;
             };
             let fill = filled.iter().find(|fill| fill.slot == slot);

@@ -79,8 +79,7 @@ impl Checker<'_> {
                 continue;
             }
             let combined = |asked: &&ExchangeSpec| {
-                let slots = asked.aggregator.map(|used| used.slot);
-                slots == Some(slot.name) && parts.asks(asked, context)
+                asked.aggregator == Some(slot.name) && parts.asks(asked, context)
             };
             let mut combined = exchanges.iter().filter(combined);
             let why = match combined.next() {

@@ -68,9 +68,9 @@ pub(super) fn typed(of: &ExchangeSpec) -> Result<ExchangeSpec> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fl_roles::Exchange;
     use fl_roles::message::{Ids, Message, Params};
     use fl_roles::privacy::DataDependence;
-    use fl_roles::{AggregatorUse, Exchange};
 
     #[test]
     fn every_fact_of_an_exchange_crosses() {
@@ -96,7 +96,7 @@ mod tests {
                 ..DataDependence::default()
             },
             cohort: Some("f"),
-            aggregator: Some(AggregatorUse { slot: "g" }),
+            aggregator: Some("g"),
             class_counts: true,
             trains: true,
             held_out: true,

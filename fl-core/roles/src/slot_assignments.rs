@@ -247,7 +247,7 @@ impl Parts {
     /// Returns the numbers that clients send with the answers of this exchange: those that the
     /// aggregator or the protocol requires, as far as that is known before a run.
     pub fn envelope_needs(&self, asked: &ExchangeSpec, context: &BuildContext) -> RequiredInputs {
-        let needs = asked.aggregator.map(|used| self.needs(used.slot, context));
+        let needs = asked.aggregator.map(|slot| self.needs(slot, context));
         let needs = needs.unwrap_or_default();
         RequiredInputs {
             class_counts: needs.class_counts || asked.class_counts,

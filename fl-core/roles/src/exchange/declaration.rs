@@ -1,7 +1,7 @@
 //! [`Declaration`]: the slots and exchanges that a protocol declares and the core executes.
 
 use crate::exchange::measurement::Measurement;
-use crate::exchange::spec::{AggregatorUse, Exchange, ExchangeSpec};
+use crate::exchange::spec::{Exchange, ExchangeSpec};
 use crate::message::{Ids, Message, Params, Scalar, VoteSensitivity};
 use crate::privacy::MinibatchSampling;
 use crate::{
@@ -436,9 +436,7 @@ impl<'p, D: Message, U: Message> Declared<'p, D, U> {
     /// Lets the aggregator in `slot` combine the answers, which the protocol may first convert to
     /// `V`. The aggregator may request counts and training losses with them.
     pub fn into<V: Message, O: Message>(mut self, slot: &AggregatorSlot<V, O>) -> Self {
-        self.spec.aggregator = Some(AggregatorUse {
-            slot: self.names(slot),
-        });
+        self.spec.aggregator = Some(self.names(slot));
         self
     }
     /// Declares that the server adds up the answers and passes their sum to the aggregator in

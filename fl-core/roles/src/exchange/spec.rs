@@ -115,9 +115,9 @@ pub struct ExchangeSpec {
     /// `None`.
     #[serde(default, deserialize_with = "kept_text::no_name")]
     pub cohort: Option<Name>,
-    /// The aggregator that combines the answers.
-    #[serde(default)]
-    pub aggregator: Option<AggregatorUse>,
+    /// The slot of the aggregator that combines the answers.
+    #[serde(default, deserialize_with = "kept_text::no_name")]
+    pub aggregator: Option<Name>,
     /// The slot of the aggregator that gets the sum of the answers as one message.
     #[serde(default, deserialize_with = "kept_text::no_name")]
     pub sums_into: Option<Name>,
@@ -148,21 +148,6 @@ pub struct ExchangeSpec {
     pub votes: Option<VoteSensitivity>,
 }
 
-/// The aggregator that combines the answers of an exchange.
-#[derive(Clone, Copy, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct AggregatorUse {
-    /// Its slot.
-    #[serde(deserialize_with = "kept_text::name")]
-    pub slot: Name,
-}
-
-impl std::fmt::Debug for AggregatorUse {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.slot)
-    }
-}
-
 /// All public samples cross as `null`.
 mod all_or {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -187,8 +172,8 @@ impl ExchangeSpec {
     pub fn relied_on(&self) -> impl Iterator<Item = &'static str> {
         let gradients = self.flow.steps.is_some().then_some(self.model);
         let released = !self.flow.at_server.is_empty();
-        let combined = self.aggregator.as_ref().filter(|_| released);
-        let slots = [self.cohort, gradients, combined.map(|used| used.slot)];
+        let combined = self.aggregator.filter(|_| released);
+        let slots = [self.cohort, gradients, combined];
         slots.into_iter().flatten()
     }
 
@@ -200,6 +185,16 @@ impl ExchangeSpec {
     pub fn find<'s>(all: impl IntoIterator<Item = &'s Self>, label: &str) -> Result<&'s Self> {
         let found = all.into_iter().find(|spec| spec.label == label);
         found.with_context(|| format!("the protocol declares no exchange `{label}`"))
+    }
+
+    /// Returns the slot of the aggregator that combines the answers.
+    ///
+    /// # Errors
+    /// If the exchange declares none.
+    #[doc(hidden)]
+    pub fn aggregated_in(&self) -> Result<Name> {
+        let none = || format!("exchange `{}` declares no aggregator", self.label);
+        self.aggregator.with_context(none)
     }
 
     /// Returns whether the answers, or the counts that travel with them, are released through

@@ -81,15 +81,13 @@ impl Names<'_> {
         self.slot(&mut spec.model);
         let slots = [
             &mut spec.cohort,
+            &mut spec.aggregator,
             &mut spec.sums_into,
             &mut spec.needs,
             &mut spec.unless,
             &mut spec.requested_by,
         ];
         slots.into_iter().flatten().for_each(|slot| self.slot(slot));
-        if let Some(used) = &mut spec.aggregator {
-            self.slot(&mut used.slot);
-        }
         let flow = &mut spec.flow;
         let lists = [
             &mut flow.through,

@@ -28,10 +28,10 @@ fn server_params(store: &Store, slot: &str) -> Option<Params> {
 impl RunState<'_> {
     /// What the aggregator of the exchange needs to know of the senders.
     pub(crate) fn needs(&mut self, exchange: &ExchangeSpec) -> Result<RequiredInputs> {
-        let Some(used) = exchange.aggregator else {
+        let Some(slot) = exchange.aggregator else {
             return Ok(RequiredInputs::default());
         };
-        let aggregator = self.store.get::<Box<dyn AnyAggregator>>(used.slot)?;
+        let aggregator = self.store.get::<Box<dyn AnyAggregator>>(slot)?;
         Ok(aggregator.needs())
     }
 
@@ -128,7 +128,7 @@ impl RunState<'_> {
             );
             round = round.showing_any(Arc::from(sent.copy()));
         }
-        let slot = exchange.aggregator.map_or("", |used| used.slot);
+        let slot = exchange.aggregator.unwrap_or("");
         let context = log.keeps();
         let context = context.then(|| self.context_of(slot, &round, &**aggregator, true));
         log.begin(context)?;
@@ -358,9 +358,7 @@ impl Exchanges for RunState<'_> {
         form: Option<Form<'_, ClientMessage<Erased>>>,
     ) -> Result<Erased> {
         let spec = self.ledger.exposure.exchange(label)?.clone();
-        let slot = spec.aggregator.map(|used| used.slot);
-        let slot =
-            slot.with_context(|| format!("exchange `{}` declares no aggregator", spec.label))?;
+        let slot = spec.aggregated_in()?;
         // taken out during the exchange, so that it can take one answer after the other
         let mut aggregator = self.store.take::<Box<dyn AnyAggregator>>(slot)?;
         let mut out = self.with_log(|run, log| {

@@ -8,7 +8,7 @@ use crate::{
     AnyAggregator, AnyPool, AnySelector, ClientId, Cohort, FitReport, Generator, LogEvent, Public,
     Result, Robustness, Round, SharedExecutor, Stream, Task, Trainer,
 };
-use anyhow::{Context, ensure};
+use anyhow::ensure;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -108,10 +108,8 @@ impl ServerCalls for RunState<'_> {
         self.host.executor()
     }
     fn aggregated(&mut self, label: &str) -> Result<&'static MessageType> {
-        let spec = self.ledger.exposure.exchange(label)?;
-        let used = spec.aggregator;
-        let used = used.with_context(|| format!("exchange `{label}` declares no aggregator"))?;
-        Ok(self.store.get::<Box<dyn AnyAggregator>>(used.slot)?.input())
+        let slot = self.ledger.exposure.exchange(label)?.aggregated_in()?;
+        Ok(self.store.get::<Box<dyn AnyAggregator>>(slot)?.input())
     }
     fn reader(&self, slot: &str) -> ModelReader {
         self.model_reader(slot)
