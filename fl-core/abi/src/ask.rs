@@ -97,10 +97,3 @@ pub(super) struct CheckedText {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub mistakes: Vec<Mistake>,
 }
-
-/// A conflict of settings.
-#[derive(Debug, Serialize, Deserialize)]
-pub(super) struct ConflictText {
-    pub setting: Option<String>,
-    pub text: String,
-}

@@ -1,32 +1,42 @@
 //! The JSON that accompanies the tensors of a call, in both directions.
 
 use super::library::Host;
+use anyhow::Context;
 use fl_roles::{Cohort, LogEvent, Result, Round, SamplingScheme, SharedExecutor, Stream};
 use serde::{Deserialize, Serialize};
-use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 /// The facts of a round, as they cross.
 #[derive(Serialize, Deserialize)]
-pub(super) struct RoundText<'a> {
-    pub number: usize,
-    pub last: bool,
-    pub name: Cow<'a, str>,
-    #[serde(default, skip_serializing_if = "no_names")]
-    pub buffers: Cow<'a, BTreeSet<String>>,
+pub(super) struct RoundText {
+    number: usize,
+    last: bool,
+    name: String,
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    buffers: BTreeSet<String>,
+    /// That of its stream, where the call itself has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key: Option<[u8; 32]>,
 }
 
-fn no_names(names: &BTreeSet<String>) -> bool {
-    names.is_empty()
+impl From<&Round> for RoundText {
+    fn from(round: &Round) -> Self {
+        Self {
+            key: Some(round.stream.key()),
+            ..Self::of(round)
+        }
+    }
 }
 
-impl<'a> RoundText<'a> {
-    pub fn of(round: &'a Round) -> Self {
+impl RoundText {
+    /// The round without its stream.
+    pub fn of(round: &Round) -> Self {
         Self {
             number: round.number,
             last: round.last,
-            name: (&*round.name).into(),
-            buffers: Cow::Borrowed(round.buffers()),
+            name: round.name.clone(),
+            buffers: round.buffers().clone(),
+            key: None,
         }
     }
 
@@ -34,13 +44,15 @@ impl<'a> RoundText<'a> {
         serde_json::to_string(self)
     }
 
-    pub fn round(self, stream: Stream, exec: SharedExecutor) -> Round {
-        let round = Round::new(self.name, self.number, self.last, stream, exec);
-        if self.buffers.is_empty() {
-            round
-        } else {
-            round.with_buffers(self.buffers.into_owned())
-        }
+    pub fn round(&self, stream: Stream, exec: SharedExecutor) -> Round {
+        let round = Round::new(&*self.name, self.number, self.last, stream, exec);
+        round.with_buffers(self.buffers.clone())
+    }
+
+    /// The round with the stream that the text names.
+    pub fn with_stream(&self, exec: SharedExecutor) -> Result<Round> {
+        let key = self.key.context("the round states no `key`")?;
+        Ok(self.round(Stream::from_key(key), exec))
     }
 }
 

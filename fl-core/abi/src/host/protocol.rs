@@ -1,7 +1,7 @@
 //! Protocols of a library as parts of this program.
 
 use super::part_handle::{PartHandle, PartMaker};
-use crate::ask::{AnswerText, ConflictText, ConflictsText, LeadText, SuitsText, TaskText};
+use crate::ask::{AnswerText, ConflictsText, LeadText, SuitsText, TaskText};
 use crate::caller::{Caller, Calls, Means};
 use crate::declaration::{DeclarationText, kept, typed};
 use crate::marshal::{OutgoingMessage, content, plain};
@@ -220,12 +220,12 @@ impl Protocol for LoadedProtocol {
     fn conflicts(&self, has: &dyn Fn(&str) -> bool) -> Vec<Conflict> {
         let filled = self.given(has);
         let facts = ConflictsText { filled };
-        let found: Result<Option<Vec<ConflictText>>> = self.library.says(FL_CONFLICTS, &facts);
+        let found: Result<Option<Vec<Conflict>>> = self.library.says(FL_CONFLICTS, &facts);
         match found {
             Ok(all) => (all.into_iter().flatten())
                 .map(|one| Conflict {
-                    setting: one.setting.as_deref().map(kept),
                     text: plain(&one.text),
+                    ..one
                 })
                 .collect(),
             Err(error) => vec![Conflict::between(format!("{error:#}"))],

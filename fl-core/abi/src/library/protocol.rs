@@ -2,9 +2,7 @@
 
 use super::call_context::{Host, Input};
 use super::link::ProgramPart;
-use crate::ask::{
-    AnswerText, ConflictText, ConflictsText, ErrorText, LeadText, SuitsText, TaskText,
-};
+use crate::ask::{AnswerText, ConflictsText, ErrorText, LeadText, SuitsText, TaskText};
 use crate::caller::Callee;
 use crate::declaration::DeclarationText;
 use crate::marshal::content;
@@ -100,15 +98,7 @@ impl Callee for LocalProtocol {
             FL_CONFLICTS => {
                 let ConflictsText { filled } = input.json()?;
                 let has = |name: &str| filled.iter().any(|slot| slot == name);
-                let all = self
-                    .protocol
-                    .conflicts(&has)
-                    .into_iter()
-                    .map(|one| ConflictText {
-                        setting: one.setting.map(Into::into),
-                        text: one.text,
-                    });
-                host.json(&all.collect::<Vec<_>>())?;
+                host.json(&self.protocol.conflicts(&has))?;
             }
             FL_SUITS => {
                 let SuitsText { kind, filled } = input.json()?;

@@ -315,7 +315,7 @@ fn round_of(
     host: &Host<'_>,
     exec: SharedExecutor,
 ) -> Result<Round> {
-    let round = input.json::<RoundText<'_>>()?.round(host.stream(), exec);
+    let round = input.json::<RoundText>()?.round(host.stream(), exec);
     Ok(match sent {
         Some(sent) => round.showing_any(sent),
         None => round,

@@ -1,7 +1,7 @@
 //! What a protocol asks the program in the middle of its calls: what its server and its client have
 //! in common.
 
-pub(super) use super::request_text::{Request, RoundFacts};
+pub(super) use super::request_text::Request;
 pub(crate) use super::request_text::{RequestText, stating};
 
 use super::generator::RemoteGenerator;
@@ -65,7 +65,7 @@ impl Request {
 
     /// Its round, with the message that it shows.
     pub fn round_showing(&self, exec: SharedExecutor, input: &Input<'_>) -> Result<Round> {
-        let round = self.round()?.round(exec);
+        let round = self.round()?.with_stream(exec)?;
         let Some(kind) = self.shown() else {
             return Ok(round);
         };

@@ -1,37 +1,11 @@
 //! The text of a request that a protocol makes in the middle of its calls.
 
 use crate::ask::ErrorText;
+use crate::context_json::RoundText;
 use crate::marshal_data::SamplesText;
 use anyhow::Context;
-use fl_roles::{ClientId, Cohort, Result, Round, SharedExecutor, Stream};
+use fl_roles::{ClientId, Cohort, Result};
 use serde::{Deserialize, Serialize};
-
-/// A round without its sent message and executor.
-#[derive(Serialize, Deserialize)]
-pub(crate) struct RoundFacts {
-    name: String,
-    number: usize,
-    last: bool,
-    key: [u8; 32],
-}
-
-impl From<&Round> for RoundFacts {
-    fn from(round: &Round) -> Self {
-        Self {
-            name: round.name.clone(),
-            number: round.number,
-            last: round.last,
-            key: round.stream.key(),
-        }
-    }
-}
-
-impl RoundFacts {
-    pub fn round(&self, exec: SharedExecutor) -> Round {
-        let stream = Stream::from_key(self.key);
-        Round::new(self.name.clone(), self.number, self.last, stream, exec)
-    }
-}
 
 /// Declares [`RequestText`]: what an operation may need, and what it may go without.
 macro_rules! request_text {
@@ -75,7 +49,7 @@ request_text! {
     kind: String,
     text: String,
     pool: String,
-    round: RoundFacts,
+    round: RoundText,
     cohort: Cohort,
     to: Vec<ClientId>,
     which: Vec<usize>,

@@ -50,9 +50,9 @@ struct FitText {
 
 /// The text of [`FL_SELECT`] and [`FL_POLL`].
 #[derive(Serialize, Deserialize)]
-struct SelectText<'a> {
+struct SelectText {
     #[serde(flatten)]
-    round: RoundText<'a>,
+    round: RoundText,
     #[serde(flatten)]
     pool: SamplesText,
 }

@@ -1,12 +1,13 @@
 //! Servers: the run of a protocol.
 
 use super::request::{
-    HeldPart, Lent, RemoteSlots, Request, RoundFacts, busy, held_model, message_in, say, stating,
+    HeldPart, Lent, RemoteSlots, Request, busy, held_model, message_in, say, stating,
 };
 use super::request_text::RequestText;
 use super::selector::{give_positions, pool_of, with_pool};
 use crate::ask::{ErrorText, LeadText};
 use crate::caller::{Caller, Calls, Means};
+use crate::context_json::RoundText;
 use crate::data_sets::HandedOut;
 use crate::host::{Answer, Answers};
 use crate::library::link::ProgramPart;
@@ -40,7 +41,7 @@ enum StepText {
     /// The tensor `state` is the protocol's state.
     Restored,
     Attempt {
-        round: RoundFacts,
+        round: RoundText,
         undoable: bool,
     },
     Done,
@@ -292,7 +293,7 @@ impl Steps for RemoteServer {
         let answer = self.slots.request(FL_BEGIN_STEP, text, &[])?;
         Ok(match self.step(answer)? {
             (StepText::Attempt { round, undoable }, _) => StepStart::Attempt {
-                round: round.round(Arc::new(Serial)),
+                round: round.with_stream(Arc::new(Serial))?,
                 undoable,
             },
             (StepText::Restored, state) => StepStart::Restored(state.context("no state came")?),
@@ -305,7 +306,7 @@ impl Steps for RemoteServer {
         let answer = self.slots.request(FL_JUDGE_STEP, text, &[])?;
         Ok(match self.step(answer)?.0 {
             StepText::Attempt { round, undoable } => StepVerdict::Again {
-                round: round.round(Arc::new(Serial)),
+                round: round.with_stream(Arc::new(Serial))?,
                 undoable,
             },
             StepText::Undone => StepVerdict::Undone,
@@ -441,7 +442,7 @@ fn to_each<'m>(
 }
 
 fn step(reply: &Host<'_>, round: &Round, undoable: bool) -> Result<()> {
-    let round = RoundFacts::from(round);
+    let round = RoundText::from(round);
     reply.json(&StepText::Attempt { round, undoable })
 }
 
@@ -463,7 +464,7 @@ impl Answers for LocalServer<'_, '_> {
         let server = server.calls();
         let request = Request::read(input)?;
         let round = |server: &dyn ServerCalls| -> Result<Round> {
-            Ok(request.round()?.round(server.executor()))
+            request.round()?.with_stream(server.executor())
         };
         match operation {
             FL_WHO => reply.json(&server.who(request.slot()?))?,

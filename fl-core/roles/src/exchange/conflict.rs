@@ -1,11 +1,15 @@
 //! [`Conflict`]: settings of a protocol that do not go together.
 
+use crate::kept_text::{self, Name};
+use serde::{Deserialize, Serialize};
+
 /// Why settings of a protocol do not go together, and how to fix it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Conflict {
     /// The setting at fault, such as `fuse` or `labels.scores.loss`; `None` if no single setting
     /// is.
-    pub setting: Option<&'static str>,
+    #[serde(default, deserialize_with = "kept_text::no_name")]
+    pub setting: Option<Name>,
     /// The mistake, and how to fix it.
     pub text: String,
 }
