@@ -389,7 +389,8 @@ impl PartDecl {
 /// Registers a part: `plugin!(aggregator "trimmed-mean" => TrimmedMean);`
 ///
 /// The type is both the settings and the part, or `Settings as Part` with
-/// `impl From<Settings> for Part`. Trainers and generators have
+/// `impl From<Settings> for Part`; `Settings as Part { state }` writes that for a part whose fields
+/// are its `settings` and its state, which begins with the default. Trainers and generators have
 /// `fn new(Settings, &BuildContext) -> Result<Self>` instead.
 ///
 /// Aliases follow, each with optional preset settings and parts ([`Alias`]), and then the papers:
@@ -399,6 +400,14 @@ impl PartDecl {
 #[macro_export]
 macro_rules! plugin {
     ($role:ident $name:literal => $t:ty $(, $($facts:tt)*)?) => { $crate::plugin!($role $name => $t as $t $(, $($facts)*)?); };
+    ($role:ident $name:literal => $s:ty as $t:ident { $($state:ident),+ } $(, $($facts:tt)*)?) => {
+        impl From<$s> for $t {
+            fn from(settings: $s) -> Self {
+                Self { settings, $($state: Default::default()),+ }
+            }
+        }
+        $crate::plugin!($role $name => $s as $t $(, $($facts)*)?);
+    };
     (aggregator $name:literal => $s:ty as $t:ty $(, $($facts:tt)*)?) => {
         $crate::plugin!(@ Aggregator, $name, $s,
             $crate::aggregator_signature::<<$t as $crate::Aggregator>::In, <$t as $crate::Aggregator>::Out>(),

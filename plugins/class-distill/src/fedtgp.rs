@@ -30,13 +30,6 @@ pub struct Trainable {
     network: Network,
 }
 
-impl From<TrainablePrototypes> for Trainable {
-    fn from(settings: TrainablePrototypes) -> Self {
-        let network = Network::default();
-        Self { settings, network }
-    }
-}
-
 impl Aggregator for Trainable {
     type In = FeatureMeans;
     type Out = FeatureMeans;
@@ -81,7 +74,7 @@ impl Aggregator for Trainable {
         Ok(())
     }
 }
-plugin!(aggregator "trainable-prototypes" => TrainablePrototypes as Trainable,
+plugin!(aggregator "trainable-prototypes" => TrainablePrototypes as Trainable { network },
     papers: ["Zhang et al. 2024"]);
 
 /// Returns the largest of all distances between a mean and that nearest to it; infinity if there

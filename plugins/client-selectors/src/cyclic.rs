@@ -13,25 +13,17 @@ settings! {
 /// The selector. Its state is the client whose turn is next.
 #[derive(Debug)]
 pub struct Cyclic {
-    size: usize,
+    settings: CyclicSettings,
     next: ClientId,
-}
-
-impl From<CyclicSettings> for Cyclic {
-    fn from(settings: CyclicSettings) -> Self {
-        Self {
-            size: settings.size,
-            next: 0,
-        }
-    }
 }
 
 impl Selector for Cyclic {
     type Pool = Roster;
 
     fn select(&mut self, round: &Round, pool: &Roster) -> Result<Vec<usize>> {
-        let (n, wanted) = (pool.len(), self.size.min(pool.len()));
-        crate::note_too_many(round, "size", self.size, n);
+        let (n, size) = (pool.len(), self.settings.size);
+        let wanted = size.min(n);
+        crate::note_too_many(round, "size", size, n);
         let first = pool.iter().position(|c| c.id >= self.next).unwrap_or(0);
         let mut chosen: Vec<usize> = (first..first + wanted).map(|at| at % n).collect();
         self.next = chosen.last().map_or(0, |last| pool[*last].id + 1);
@@ -49,7 +41,7 @@ impl Selector for Cyclic {
         Ok(())
     }
 }
-plugin!(selector "cyclic" => CyclicSettings as Cyclic,
+plugin!(selector "cyclic" => CyclicSettings as Cyclic { next },
     papers: ["Cho et al. 2023"]);
 
 #[cfg(test)]

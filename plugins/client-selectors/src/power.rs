@@ -33,15 +33,6 @@ pub struct PowerOfChoice {
     sizes: Vec<(ClientId, u64)>,
 }
 
-impl From<PowerOfChoiceSettings> for PowerOfChoice {
-    fn from(settings: PowerOfChoiceSettings) -> Self {
-        Self {
-            settings,
-            sizes: Vec::new(),
-        }
-    }
-}
-
 impl PowerOfChoice {
     fn size(&self, of: &Candidate) -> Option<u64> {
         let known = |id| self.sizes.binary_search_by_key(&id, |(id, _)| *id).ok();
@@ -123,7 +114,7 @@ impl Selector for PowerOfChoice {
         Ok(())
     }
 }
-plugin!(selector "power-of-choice" => PowerOfChoiceSettings as PowerOfChoice,
+plugin!(selector "power-of-choice" => PowerOfChoiceSettings as PowerOfChoice { sizes },
     papers: ["Cho et al. 2020"]);
 
 #[cfg(test)]

@@ -16,17 +16,8 @@ settings! {
 /// The aggregator. Its state is its last position and its direction.
 #[derive(Debug)]
 pub struct Momentum {
-    beta: f32,
+    settings: MomentumMean,
     last: Option<(Params, Params)>,
-}
-
-impl From<MomentumMean> for Momentum {
-    fn from(settings: MomentumMean) -> Self {
-        Self {
-            beta: settings.beta as f32,
-            last: None,
-        }
-    }
 }
 
 // ANCHOR_END: settings
@@ -45,11 +36,12 @@ impl Aggregator for Momentum {
     }
 
     fn update(&mut self, _: &Round, mean: Params) -> Result<Params> {
+        let beta = self.settings.beta as f32;
         let (at, speed) = match &self.last {
             // another model than before: its direction is unknown
             Some((at, speed)) if alike(at, &mean).is_ok() => {
                 let step = mean.zip(at, |m, a| m - a)?;
-                let speed = speed.zip(&step, |v, d| self.beta * v + d)?;
+                let speed = speed.zip(&step, |v, d| beta * v + d)?;
                 (at.zip(&speed, |a, v| a + v)?, speed)
             }
             _ => (mean.clone(), mean.zip(&mean, |_, _| 0.0)?),
@@ -92,7 +84,7 @@ impl Aggregator for Momentum {
     }
     // ANCHOR_END: state
 }
-plugin!(aggregator "momentum-mean" => MomentumMean as Momentum);
+plugin!(aggregator "momentum-mean" => MomentumMean as Momentum { last });
 
 #[cfg(test)]
 mod tests {

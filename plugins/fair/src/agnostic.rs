@@ -21,13 +21,6 @@ pub struct AgnosticMean {
     clients: BTreeMap<ClientId, [f64; 2]>,
 }
 
-impl From<Afl> for AgnosticMean {
-    fn from(settings: Afl) -> Self {
-        let clients = BTreeMap::new();
-        Self { settings, clients }
-    }
-}
-
 /// Returns the nearest point whose numbers are at least 0 and add up to 1.
 pub fn project_to_simplex(point: &[f64]) -> Vec<f64> {
     let mut falling = point.to_vec();
@@ -137,5 +130,5 @@ impl Aggregator for AgnosticMean {
         Ok(())
     }
 }
-plugin!(aggregator "agnostic-mean" => Afl as AgnosticMean, aliases: ["afl"],
+plugin!(aggregator "agnostic-mean" => Afl as AgnosticMean { clients }, aliases: ["afl"],
     papers: ["Mohri et al. 2019"]);

@@ -102,15 +102,6 @@ pub struct Quantiser {
     agreed: Option<f32>,
 }
 
-impl From<Quantise> for Quantiser {
-    fn from(settings: Quantise) -> Self {
-        Self {
-            settings,
-            agreed: None,
-        }
-    }
-}
-
 impl PrivacyMechanism for Quantiser {
     type On = Logits;
 
@@ -152,7 +143,7 @@ impl PrivacyMechanism for Quantiser {
         Ok(())
     }
 }
-plugin!(privacy "quantise" => Quantise as Quantiser,
+plugin!(privacy "quantise" => Quantise as Quantiser { agreed },
     papers: ["Gong et al. 2022"]);
 
 #[cfg(test)]

@@ -138,15 +138,6 @@ pub struct Confident {
     answered: Vec<bool>,
 }
 
-impl From<ConfidentVotes> for Confident {
-    fn from(settings: ConfidentVotes) -> Self {
-        Self {
-            settings,
-            answered: Vec::new(),
-        }
-    }
-}
-
 /// Confident-GNMax: returns the rows whose highest counts reach `threshold` after `hide` has added
 /// noise, row by row.
 pub fn confident(counts: &Counts, threshold: f64, mut hide: impl FnMut(f64) -> f64) -> Vec<bool> {
@@ -210,7 +201,7 @@ impl PrivacyMechanism for Confident {
         price
     }
 }
-plugin!(privacy "confident-votes" => ConfidentVotes as Confident,
+plugin!(privacy "confident-votes" => ConfidentVotes as Confident { answered },
     papers: ["Papernot et al. 2018"]);
 
 #[cfg(test)]

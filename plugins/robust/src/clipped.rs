@@ -141,15 +141,6 @@ pub struct Clipping {
     last: Option<Params>,
 }
 
-impl From<CentredClipping> for Clipping {
-    fn from(settings: CentredClipping) -> Self {
-        Self {
-            settings,
-            last: None,
-        }
-    }
-}
-
 impl Clipping {
     /// Clips around the sent model plus the last round's change.
     fn clipped(&self, round: &Round) -> Result<ClippedMean> {
@@ -217,5 +208,5 @@ impl Aggregator for Clipping {
         Ok(())
     }
 }
-plugin!(aggregator "centred-clipping" => CentredClipping as Clipping,
+plugin!(aggregator "centred-clipping" => CentredClipping as Clipping { last },
     papers: ["Karimireddy et al. 2021"]);

@@ -112,15 +112,6 @@ pub struct DensityRatio {
     fitted: Option<RatioModel>,
 }
 
-impl From<DensityRatioSettings> for DensityRatio {
-    fn from(settings: DensityRatioSettings) -> Self {
-        Self {
-            settings,
-            fitted: None,
-        }
-    }
-}
-
 /// Returns the samples at `positions` as numbers, in blocks.
 ///
 /// # Errors
@@ -336,7 +327,7 @@ impl Selector for DensityRatio {
         Ok(())
     }
 }
-plugin!(selector "density-ratio" => DensityRatioSettings as DensityRatio,
+plugin!(selector "density-ratio" => DensityRatioSettings as DensityRatio { fitted },
     papers: ["Shao et al. 2024"]);
 
 #[cfg(test)]
