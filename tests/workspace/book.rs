@@ -188,7 +188,7 @@ mod weighted {
                 let inbox = server.collect(round, &TRAIN, |_| &sent)?;
                 let shown = round.showing(sent.clone());
                 // weights of our own, instead of the numbers of examples
-                *global = server.aggregate_with(&AGGREGATOR, &shown, &inbox, |mail| {
+                *global = server.aggregate_with(&TRAIN, &shown, &inbox, |mail| {
                     let moved = mail.body.zip(&sent, |to, from| to - from);
                     moved.map_or(0.0, |moved| 1.0 / (1.0 + moved.norm()))
                 })?;

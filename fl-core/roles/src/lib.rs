@@ -62,7 +62,7 @@ pub use run_event::{RunEvent, RunReleases};
 pub use server::receipts::{
     AggregationContext, Receipt, ReceiptInput, ReleaseContext, ServerStep, StepRecorder,
 };
-pub use server::{RunState, Server};
+pub use server::{Combiner, RunState, Server};
 pub use share::{ceil_share, floor_share};
 pub use slot::*;
 pub use slot_assignments::*;

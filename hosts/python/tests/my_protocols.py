@@ -166,6 +166,6 @@ class PyClassMeans:
 
     def round(self, server: fl.Server, round: fl.Round) -> None:
         said = server.collect(self.means, None)
-        mean = server.aggregate(self.ensemble, said)
+        mean = server.aggregate(self.means, said)
         server.collect(self.learn, mean)
         server.evaluate_clients(self.model)

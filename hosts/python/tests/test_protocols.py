@@ -534,6 +534,9 @@ def test_what_is_not_declared_is_refused():
     fails("no-slot", "the protocol has no slot `teacher`; it has example-privacy, model, aggregator, cohort, privacy")
     protocol("wrong-slot", round=lambda self, server, round: server.evaluate(self.aggregator))
     fails("wrong-slot", "parts.aggregator is for aggregator parts, and this needs trainer")
+    combine = lambda self, server, round: server.aggregate(self.train, server.collect(self.train, server.state.params))  # noqa: E731
+    protocol("no-aggregator", exchange={"into": None}, round=combine)
+    fails("no-aggregator", "exchange `answers` declares no aggregator")
     protocol("too-early", lead=lambda self, server: server.evaluate(self.model))
     fails("too-early", "the protocol is in no step: do this in what `server.rounds` or `server.once` calls")
 
@@ -755,7 +758,9 @@ def test_exact_a_server_may_do_more_and_clients_remember():
     def round(self, server, round):
         answers = server.collect(self.train, lambda id: server.state.params)
         weights = [1.0 + answer.sender for answer in answers]
-        weighted = server.aggregate(self.aggregator, answers, weights)
+        weighted = server.aggregate(self.train, answers, weights)
+        in_slot = server.aggregate(self.aggregator, answers, weights)
+        assert all(np.array_equal(weighted[name], in_slot[name]) for name in weighted)
         half = server.run(self.train, server.state.params, form=lambda mail: ({n: a * 2 for n, a in mail.items()}, 1.0))
         seen.append((round.number, len(answers), sorted(half) == sorted(weighted)))
         server.state.params = {name: (weighted[name] + half[name]) / 3 for name in weighted}

@@ -105,7 +105,7 @@ impl Protocol for ClassDistill {
             // it has
             let answers = server.collect(round, &MEANS, |_| &Nothing)?;
             // the server computes for each class the mean over the clients that have it
-            let mean = server.aggregate(&ENSEMBLE, round, &answers)?;
+            let mean = server.aggregate(&MEANS, round, &answers)?;
             let others = if self.leave_one_out {
                 means_of_others(server, round, &answers, &all)?
             } else {
@@ -165,7 +165,7 @@ fn means_of_others(
     let of = |id: &u32| {
         let others = answers.iter().filter(|mail| mail.from != *id).cloned();
         let means = match Inbox::new(others.collect()) {
-            Ok(others) => server.aggregate(&ENSEMBLE, round, &others)?,
+            Ok(others) => server.aggregate(&MEANS, round, &others)?,
             Err(_) => ClassMeans::new(Vec::new(), Array2::zeros((0, outputs))),
         };
         Ok((*id, means))

@@ -80,7 +80,7 @@ impl Protocol for Pate {
         let (all, mut s) = (server.everyone(), State::default());
         server.once("teachers", &mut s, |server, s, round| {
             let votes = server.collect(round, &VOTES, |_| &Nothing)?;
-            let mut counts = server.aggregate(&VOTE, round, &votes)?;
+            let mut counts: Counts = server.aggregate(&VOTES, round, &votes)?;
             // an example is in one part: it can change one teacher's vote, and those that count
             // together with it
             counts.set_sensitivity(sensitivity(counts.block() as u32));

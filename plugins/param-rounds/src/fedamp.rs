@@ -1,6 +1,6 @@
 //! FedAMP (Huang et al. 2021, algorithm 1): each client gets a mixture of models like its own.
 use crate::rounds::{Family, InRound, RoundRule, Rounds, Shared, Start};
-use crate::slots::{AGGREGATOR, MODEL, TRAIN};
+use crate::slots::{MODEL, TRAIN};
 use fl_core::prelude::*;
 use std::collections::BTreeMap;
 
@@ -63,7 +63,7 @@ impl RoundRule for FedAmp {
         for mail in answers.iter() {
             models.insert(mail.from, mail.body.clone());
         }
-        *model = server.aggregate(&AGGREGATOR, &round.showing(model.clone()), &answers)?;
+        *model = server.aggregate(&TRAIN, &round.showing(model.clone()), &answers)?;
         Ok(())
     }
 

@@ -1,6 +1,6 @@
 //! FedDF: ensemble distillation at the server (Lin et al. 2020, algorithm 1).
 use crate::rounds::{Family, InRound, RoundRule, Rounds, Shared};
-use crate::slots::{AGGREGATOR, MODEL, TRAIN};
+use crate::slots::{MODEL, TRAIN};
 use fl_core::prelude::*;
 use fl_core::settings::between;
 use fl_core::{Length, loss};
@@ -85,7 +85,7 @@ impl RoundRule for FedDf {
         let (server, round, model) = (run.server, run.round, run.model);
         let sent = server.collect(round, &TRAIN, |_| &*model)?;
         let shown = round.showing(model.clone());
-        let mean = server.aggregate(&AGGREGATOR, &shown, &sent)?;
+        let mean = server.aggregate(&TRAIN, &shown, &sent)?;
         *model = self.distil(server, round, &sent, &mean)?;
         Ok(())
     }

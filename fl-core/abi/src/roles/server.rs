@@ -89,10 +89,6 @@ impl RemoteServer {
         }
     }
 
-    fn exchange(&self, label: &str) -> Result<&ExchangeSpec> {
-        ExchangeSpec::find(&self.exchanges, label)
-    }
-
     fn step(&self, answer: Answer) -> Result<(StepText, Option<Vec<u8>>)> {
         let text = self.slots.json(&answer)?;
         let mut parcel = TensorMap::new(answer.tensors);
@@ -157,6 +153,9 @@ impl ServerCalls for RemoteServer {
     }
     fn executor(&self) -> SharedExecutor {
         Arc::new(Serial)
+    }
+    fn exchange(&self, label: &str) -> Result<&ExchangeSpec> {
+        ExchangeSpec::find(&self.exchanges, label)
     }
     fn aggregated(&mut self, label: &str) -> Result<&'static MessageType> {
         bail!("the program has the aggregator of `{label}`")

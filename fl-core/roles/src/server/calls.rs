@@ -7,8 +7,8 @@
 use crate::message::{AnyMessage, Erased, MessageType, Params};
 use crate::slot_calls::SlotCalls;
 use crate::{
-    AnyInbox, AnyPool, ClientId, ClientMessage, Cohort, FitReport, Protocol, Result, Round,
-    Samples, SharedExecutor, Trainer,
+    AnyInbox, AnyPool, ClientId, ClientMessage, Cohort, ExchangeSpec, FitReport, Protocol, Result,
+    Round, Samples, SharedExecutor, Trainer,
 };
 use anyhow::bail;
 
@@ -50,6 +50,8 @@ pub trait ServerCalls: SlotCalls + Exchanges + Releases + Steps + Results {
     fn everyone(&self) -> Cohort;
     fn with_examples(&self, at_least: usize) -> Cohort;
     fn executor(&self) -> SharedExecutor;
+    /// What the protocol declares of this exchange.
+    fn exchange(&self, label: &str) -> Result<&ExchangeSpec>;
     /// What the aggregator of this exchange combines.
     fn aggregated(&mut self, label: &str) -> Result<&'static MessageType>;
     /// The model in this slot has trained.

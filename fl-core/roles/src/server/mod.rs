@@ -28,6 +28,25 @@ use std::sync::Arc;
 /// Stands between a slot and the number of a line of models ([`Server::aggregate_line`]).
 const LINE: char = '#';
 
+/// What tells [`Server::aggregate`] the slot of an aggregator: the slot, or an exchange that
+/// declares it ([`Declared::into`](crate::Declared::into)).
+pub trait Combiner<I, O> {
+    #[doc(hidden)]
+    fn slot(&self, server: &dyn ServerCalls) -> Result<&'static str>;
+}
+
+impl<I: Message, O: Message> Combiner<I, O> for AggregatorSlot<I, O> {
+    fn slot(&self, _: &dyn ServerCalls) -> Result<&'static str> {
+        Ok(self.name())
+    }
+}
+
+impl<D: Message, U: Message, I: Message, O: Message> Combiner<I, O> for Exchange<D, U> {
+    fn slot(&self, server: &dyn ServerCalls) -> Result<&'static str> {
+        server.exchange(self.label())?.aggregated_in()
+    }
+}
+
 /// A protocol's view of the world, from the server. The run is in this process, or in the program
 /// that loaded the protocol's library.
 pub struct Server<'h>(pub(crate) &'h mut dyn ServerCalls);
@@ -310,18 +329,20 @@ impl Server<'_> {
         formed.take()
     }
 
-    /// Lets the aggregator in `slot` combine these messages. One that needs the message sent to the
-    /// clients ([`crate::RequiredInputs::sent`]) must be given a round that shows it
+    /// Lets an aggregator combine these messages: that of an exchange
+    /// ([`Declared::into`](crate::Declared::into)), or that in a slot. One that needs the message
+    /// sent to the clients ([`crate::RequiredInputs::sent`]) must be given a round that shows it
     /// ([`Round::showing`]).
     ///
     /// # Errors
-    /// Those of the aggregator.
+    /// Those of the aggregator; if the exchange declares none.
     pub fn aggregate<I: Message, O: Message>(
         &mut self,
-        slot: &AggregatorSlot<I, O>,
+        by: &impl Combiner<I, O>,
         round: &Round,
         inbox: &Inbox<I>,
     ) -> Result<O> {
+        let slot = by.slot(self.0)?;
         self.0.aggregate(slot, round, inbox)?.take()
     }
 
@@ -332,12 +353,12 @@ impl Server<'_> {
     /// Those of [`Server::aggregate`].
     pub fn aggregate_line<I: Message, O: Message>(
         &mut self,
-        slot: &AggregatorSlot<I, O>,
+        by: &impl Combiner<I, O>,
         line: usize,
         round: &Round,
         inbox: &Inbox<I>,
     ) -> Result<O> {
-        let slot = format!("{}{LINE}{line}", slot.name());
+        let slot = format!("{}{LINE}{line}", by.slot(self.0)?);
         self.0.aggregate(&slot, round, inbox)?.take()
     }
 
@@ -347,11 +368,11 @@ impl Server<'_> {
     ///
     /// ```
     /// use fl_core::prelude::*;
-    /// const MEAN: AggregatorSlot<Params, Params> = AggregatorSlot::new("aggregator", "Combines.");
+    /// const TRAIN: Exchange<Params, Params> = Exchange::new("parameters after local training");
     ///
     /// /// The clients' parameters, those with a large norm counting less.
     /// fn combine(server: &mut Server<'_>, round: &Round, sent: &Inbox<Params>) -> Result<Params> {
-    ///     server.aggregate_with(&MEAN, round, sent, |mail| 1.0 / (1.0 + mail.body.norm()))
+    ///     server.aggregate_with(&TRAIN, round, sent, |mail| 1.0 / (1.0 + mail.body.norm()))
     /// }
     /// ```
     ///
@@ -360,14 +381,15 @@ impl Server<'_> {
     /// 0.
     pub fn aggregate_with<I: Message, O: Message>(
         &mut self,
-        slot: &AggregatorSlot<I, O>,
+        by: &impl Combiner<I, O>,
         round: &Round,
         inbox: &Inbox<I>,
         weight: impl Fn(&ClientMessage<I>) -> f64,
     ) -> Result<O> {
         let weighted = inbox.weighted_by(weight);
-        let weighted = weighted.with_context(|| format!("weights for parts.{}", slot.name()))?;
-        self.aggregate(slot, round, &weighted)
+        let slot = by.slot(self.0)?;
+        let weighted = weighted.with_context(|| format!("weights for parts.{slot}"))?;
+        self.0.aggregate(slot, round, &weighted)?.take()
     }
 }
 

@@ -5,8 +5,8 @@ use crate::server::RunState;
 use crate::server::calls::{ModelReader, Results, ServerCalls};
 use crate::slot_calls::SlotCalls;
 use crate::{
-    AnyAggregator, AnyPool, AnySelector, ClientId, Cohort, FitReport, Generator, LogEvent, Public,
-    Result, Robustness, Round, SharedExecutor, Stream, Task, Trainer,
+    AnyAggregator, AnyPool, AnySelector, ClientId, Cohort, ExchangeSpec, FitReport, Generator,
+    LogEvent, Public, Result, Robustness, Round, SharedExecutor, Stream, Task, Trainer,
 };
 use anyhow::ensure;
 use std::collections::BTreeSet;
@@ -107,8 +107,11 @@ impl ServerCalls for RunState<'_> {
     fn executor(&self) -> SharedExecutor {
         self.host.executor()
     }
+    fn exchange(&self, label: &str) -> Result<&ExchangeSpec> {
+        self.ledger.exposure.exchange(label)
+    }
     fn aggregated(&mut self, label: &str) -> Result<&'static MessageType> {
-        let slot = self.ledger.exposure.exchange(label)?.aggregated_in()?;
+        let slot = self.exchange(label)?.aggregated_in()?;
         Ok(self.store.get::<Box<dyn AnyAggregator>>(slot)?.input())
     }
     fn reader(&self, slot: &str) -> ModelReader {

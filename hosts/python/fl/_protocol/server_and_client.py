@@ -305,9 +305,15 @@ class Server(_Side):
         if exchange not in members(type(self._program.part), Exchange):
             raise LookupError(f"the protocol declares no exchange `{getattr(exchange, 'label', exchange)}`: put `@fl.exchange` before the method of its class")
 
-    def aggregate(self, slot: Slot, messages: Iterable[Any], weights: Any = None) -> dict[str, Array]:
-        """Lets the aggregator in this slot combine messages: answers, or arrays by name. `weights`,
-        one for each, take the place of those that they came with."""
+    def aggregate(self, slot: Slot | Exchange, messages: Iterable[Any], weights: Any = None) -> dict[str, Array]:
+        """Lets the aggregator in this slot, or the one that this exchange declares, combine
+        messages: answers, or arrays by name. `weights`, one for each, take the place of those that
+        they came with."""
+        if isinstance(slot, Exchange):
+            self._declared(slot)
+            if (into := slot.options["into"]) is None:
+                raise LookupError(f"exchange `{slot.label}` declares no aggregator")
+            slot = into
         return self._aggregate(slot, self._at, messages, weights, None, "aggregator")
 
     def select(self, slot: Slot, pool: Samples | Arrays) -> Array | None:

@@ -4,7 +4,7 @@ pub mod loss;
 
 use crate::local::Extra;
 use crate::rounds::{Family, InRound, RoundRule, Rounds, Shared, Start};
-use crate::slots::{AGGREGATOR, MODEL, TRAIN};
+use crate::slots::{MODEL, TRAIN};
 use client_loss::GeneratedFeatures;
 use fl_core::prelude::*;
 use fl_core::{AuxiliaryLoss, PassStep, TaskKind, parametric};
@@ -145,7 +145,7 @@ impl RoundRule for FedGen {
         let global = &*model;
         let sent = server.collect_from(round, &TRAIN, &asked, |_| global)?;
         let shown = round.showing(global.clone());
-        let mean = server.aggregate(&AGGREGATOR, &shown, &sent)?;
+        let mean = server.aggregate(&TRAIN, &shown, &sent)?;
         let mut teachers = Teachers::default();
         for mail in sent.iter() {
             server.parametric(&MODEL)?.set_params(&mail.body)?;
