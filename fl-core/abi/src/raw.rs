@@ -67,6 +67,7 @@ pub const FL_CHECK: u32 = 1;
 /// end of each epoch and training; with `"step_momentum": 0.9` if each step is exactly
 /// `v = 0.9 v + g`, `w = w - lr v`; with `"beside_gradient": ["dropout"]`, what training does and
 /// FL_GRADIENT leaves out; with `"decays_weights": true` if steps have weight decay; with
+/// `"starts_again": true` if each training starts again, and knows nothing of earlier ones; with
 /// `"scales_rate": true` if FL_TRAIN and FL_DESCEND may scale its learning rate; with
 /// `"gradient_terms": true` if FL_TRAIN may have `proximal`, `gradient_offset` and `clip`.
 pub const FL_DESCRIBE: u32 = 2;

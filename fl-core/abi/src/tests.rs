@@ -504,6 +504,7 @@ impl Trainer for TestTrainer {
             step_momentum: self.takes.then_some(0.9),
             beside_gradient: vec!["dropout".into(); usize::from(self.takes)],
             decays_weights: self.takes,
+            starts_again: self.takes,
             ..Abilities::default()
         }
     }
@@ -545,6 +546,7 @@ fn what_a_trainer_says_of_itself_crosses_to_the_program() {
             step_momentum: takes.then_some(0.9),
             beside_gradient: vec!["dropout".into(); usize::from(takes)],
             decays_weights: takes,
+            starts_again: takes,
             ..Abilities::default()
         };
         assert_eq!(model.abilities(), due);

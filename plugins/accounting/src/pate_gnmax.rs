@@ -165,7 +165,7 @@ mod tests {
             sensitivity: VoteSensitivity {
                 example: Some(changed),
                 party: None,
-                from_data: false,
+                ..VoteSensitivity::default()
             },
         }
     }

@@ -73,6 +73,14 @@ impl Pricing for PateMoments {
                 let eps0 = ratio(event, *sensitivity, *scale)?;
                 Ok(Price::fixed(fixed(1, eps0), *unit))
             }
+            PrivacyEvent::Pure {
+                epsilon,
+                times,
+                unit,
+            } => {
+                let eps0 = ratio(event, *epsilon, 1.0)?;
+                Ok(Price::fixed(fixed(*times, eps0), *unit))
+            }
             PrivacyEvent::Votes(votes) => {
                 let VoteNoise::Laplace { gamma } = votes.noise else {
                     return unpriced("pate-moments", "Laplace noise; use `pate-gnmax`", event);
@@ -141,7 +149,7 @@ mod tests {
             sensitivity: VoteSensitivity {
                 example: Some(1),
                 party: Some(5),
-                from_data: false,
+                ..VoteSensitivity::default()
             },
         }
     }
@@ -211,6 +219,22 @@ mod tests {
         let mut one = books(Unit::Example);
         one.merge(&[ledger(7, 2)], Composition::Parallel).unwrap();
         assert_eq!(many.guarantee(None).unwrap(), one.guarantee(None).unwrap());
+    }
+
+    #[test]
+    fn three_changed_votes_cost_no_less_than_six_gamma() {
+        let mut three = votes(0.35, &[[9, 1]]);
+        (three.counts, three.sensitivity.example) = (None, Some(3));
+        let epsilon = epsilon_of(&PrivacyEvent::Votes(three));
+        // in 64 bits the nearest product is less
+        assert!(libm::fma(6.0, 0.35, -epsilon) <= 0.0, "{epsilon}");
+        assert!(epsilon < 2.1 + 1e-14, "{epsilon}");
+        let pure = PrivacyEvent::Pure {
+            epsilon,
+            times: 1,
+            unit: Unit::Example,
+        };
+        assert_eq!(epsilon_of(&pure), epsilon);
     }
 
     #[test]

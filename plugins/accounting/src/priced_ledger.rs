@@ -1,7 +1,9 @@
 //! [`PricedLedger`]: the ledger that all accountants share.
 
 use fl_core::prelude::*;
-use fl_core::privacy::{Composition, Guarantee, Ledger, Neighbours, Noise, Relation, Unit};
+use fl_core::privacy::{
+    Composition, Guarantee, Ledger, Neighbours, Noise, Relation, Unit, ratio_up,
+};
 use fl_core::{ClientId, Problem};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -244,7 +246,5 @@ pub(crate) fn ratio(event: &PrivacyEvent, sensitivity: f64, scale: f64) -> Resul
             "{event} makes no sense: the sensitivity must be finite and at least 0, the noise finite and above 0"
         ))
     );
-    let ratio = sensitivity / scale;
-    let below = libm::fma(ratio, scale, -sensitivity) < 0.0;
-    Ok(if below { ratio.next_up() } else { ratio })
+    Ok(ratio_up(sensitivity, scale))
 }

@@ -89,7 +89,7 @@ fn votes(_: f64, scale: f64) -> PrivacyEvent {
         sensitivity: VoteSensitivity {
             example: Some(1),
             party: Some(1),
-            from_data: false,
+            ..VoteSensitivity::default()
         },
     })
 }

@@ -2,7 +2,7 @@
 //! 1 uses exact counts).
 use fl_core::message::Counts;
 use fl_core::prelude::*;
-use fl_core::privacy::{Unit, at_most};
+use fl_core::privacy::{Unit, at_most, ratio_up};
 
 settings! {
     /// Laplace noise of scale `1 / gamma` on every score of the ensemble, drawn once (FedKD, Eq. 2;
@@ -84,6 +84,12 @@ impl PrivacyMechanism for LaplaceCounts {
             (None, None) => None,
         };
         Ok(match moved {
+            // an event of Laplace noise also covers an example that is added or removed
+            Some((sensitivity, Unit::Example)) if !stated.also_removed => PrivacyEvent::Pure {
+                epsilon: ratio_up(sensitivity, self.scale),
+                times: 1,
+                unit: Unit::Example,
+            },
             Some((sensitivity, unit)) => PrivacyEvent::Laplace {
                 sensitivity,
                 scale: self.scale,
@@ -113,12 +119,13 @@ mod tests {
     /// A price of what these data let one example change would tell something about them.
     #[test]
     fn exact_the_price_of_counts_holds_for_any_data() {
-        let price = |example, party, from_data| {
+        let price = |example, party, from_data, also_removed| {
             let mut counts = Counts::new(vec![0, 1], array![[3.0, 2.0], [1.0, 4.0]]);
             counts.set_sensitivity(VoteSensitivity {
                 example,
                 party,
                 from_data,
+                also_removed,
             });
             let part = LaplaceCounts {
                 scale: 4.0,
@@ -131,14 +138,43 @@ mod tests {
             scale: 4.0,
             unit: Unit::Example,
         };
-        assert_eq!(price(Some(1), Some(3), false), moves(4.0));
-        assert_eq!(price(Some(1), Some(3), true), moves(12.0));
-        assert_eq!(price(Some(2), Some(3), true), moves(12.0));
-        let unknown = price(Some(1), None, true);
+        assert_eq!(price(Some(1), Some(3), false, true), moves(4.0));
+        assert_eq!(price(Some(1), Some(3), true, true), moves(12.0));
+        assert_eq!(price(Some(2), Some(3), true, true), moves(12.0));
+        // one example more may change how the others are split among voters
+        let of_votes = price(Some(1), Some(3), true, false);
+        assert!(!of_votes.covers_removal(), "{of_votes}");
+        assert_eq!(of_votes.to_string(), "1 answer of pure epsilon 3");
+        let unknown = price(Some(1), None, true, false);
         assert!(
             matches!(unknown, PrivacyEvent::Unaccounted { .. }),
             "{unknown}"
         );
+    }
+
+    /// 12 / 0.7 as a double is below the quotient.
+    #[test]
+    fn exact_the_price_of_counts_is_not_below_the_exact_one() {
+        let (sensitivity, scale) = (12.0_f64, 0.7);
+        let exact = |epsilon: f64| epsilon.mul_add(scale, -sensitivity);
+        assert!(exact(sensitivity / scale) < 0.0);
+        let mut counts = Counts::new(vec![0, 1], array![[3.0, 2.0], [1.0, 4.0]]);
+        counts.set_sensitivity(VoteSensitivity {
+            example: Some(1),
+            party: Some(3),
+            from_data: true,
+            also_removed: false,
+        });
+        let part = LaplaceCounts {
+            scale,
+            max_count: None,
+        };
+        let price = part.price(&counts, &Cohort::all(1)).unwrap();
+        let PrivacyEvent::Pure { epsilon, .. } = price else {
+            panic!("{price}");
+        };
+        assert!(exact(epsilon) >= 0.0, "{epsilon}");
+        assert!(exact(epsilon.next_down()) < 0.0, "{epsilon}");
     }
 
     #[test]

@@ -121,7 +121,8 @@ impl Look {
             public.values(),
             Augmenter::black(public.inputs()),
         );
-        let augmenter = Augmenter::new(vec![Augment::Crop(4), Augment::Flip], &shape)?;
+        let augmenter = Augmenter::new(vec![CROP, Augment::Flip], &shape)?;
+        CROP.fits(&shape)?;
         let mut draws = stream.draws();
         for mut row in values.rows_mut() {
             augmenter.apply(
@@ -133,6 +134,9 @@ impl Look {
         Samples::fresh(values, shape)
     }
 }
+
+/// How the public samples are cropped for several passes.
+const CROP: Augment = Augment::Crop(4);
 
 const TEACHER: TrainerSlot =
     TrainerSlot::new("teacher", "A client's own model; each may have another.");
@@ -361,10 +365,15 @@ impl Protocol for OneShotDistill {
     fn data_conflicts(&self, facts: &DataFacts<'_>) -> Vec<Conflict> {
         let flat = facts.input.as_ref().is_some_and(|input| input.len() != 3);
         let flat = flat && self.passes > 1;
+        let small = |input: &Vec<usize>| input.len() == 3 && CROP.fits(input).is_err();
+        let small = facts.input.as_ref().is_some_and(small) && self.passes > 1;
         let unlike = self.public_labels && facts.other_public;
-        let join = "has clients learn from public samples among their own, and these are of another data set: take them from the same, with `data.public.from: { share: .. }`, or leave `public-labels` out";
+        let few = "crops the public samples by up to 4 rows and columns, which needs larger images: \
+                   leave it out";
+        let join = "has clients learn from public samples among their own, and these are test rows, or of another data set: take training rows, with `data.public.from: { share: .. }`, or leave `public-labels` out";
         [
             Conflict::at("passes", "augments the public samples anew for each, which needs images [channels, height, width]: leave it out").when(flat),
+            Conflict::at("passes", few).when(small),
             Conflict::at("public-labels", join).when(unlike),
         ]
         .into_iter()

@@ -201,10 +201,7 @@ impl ClientCore {
                 }
                 let row: Vec<f64> = row.into_iter().map(f64::from).collect();
                 let mut counts = Counts::new(vec![0], Array2::from_shape_vec((1, row.len()), row)?);
-                counts.set_sensitivity(VoteSensitivity {
-                    example: Some(moved),
-                    ..VoteSensitivity::default()
-                });
+                counts.set_sensitivity(VoteSensitivity::of_own_examples(moved));
                 self.release_now(&COUNTS, &mut counts)?;
                 let kept = message::encode(&counts);
                 self.stash.insert(COUNTS.name().into(), kept.into());

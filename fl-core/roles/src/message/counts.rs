@@ -18,6 +18,24 @@ pub struct VoteSensitivity {
     pub party: Option<u32>,
     /// Whether `example` was computed from the data, so that its guarantee depends on them.
     pub from_data: bool,
+    /// Whether `example` also holds if the example is added or removed. It does if each example is
+    /// counted itself, and not if examples are split among voters: one more may change every vote.
+    // `default` serves JSON only: in postcard, as in saved states and replies, it must be there
+    #[serde(default)]
+    pub also_removed: bool,
+}
+
+impl VoteSensitivity {
+    /// Returns that of a client's own examples, where one more changes `moved` counts; nothing
+    /// bounds how many examples there are.
+    pub const fn of_own_examples(moved: u32) -> Self {
+        Self {
+            example: Some(moved),
+            party: None,
+            from_data: false,
+            also_removed: true,
+        }
+    }
 }
 
 /// Votes for each class, for each sample; after [`crate::PrivacyMechanism::perturb`] with noise.
@@ -27,8 +45,8 @@ pub struct Counts {
     pub rows: Vec<u32>,
     /// `rows x classes`.
     pub values: Array2<f64>,
-    /// Block; the reach of an example and of a party plus 1, or 0 if unknown; whether the reach is
-    /// from the data.
+    /// Block; the reach of an example and of a party plus 1, or 0 if unknown; 1 if the reach is
+    /// from the data, plus 2 if it also holds for an added example.
     about: [u32; 4],
 }
 
@@ -58,16 +76,18 @@ impl Counts {
     pub fn set_sensitivity(&mut self, sensitivity: VoteSensitivity) {
         let [example, party] =
             [sensitivity.example, sensitivity.party].map(|m| m.map_or(0, |m| m + 1));
-        self.about[1..].copy_from_slice(&[example, party, u32::from(sensitivity.from_data)]);
+        let flags = u32::from(sensitivity.from_data) + 2 * u32::from(sensitivity.also_removed);
+        self.about[1..].copy_from_slice(&[example, party, flags]);
     }
 
     /// Returns how many votes of a row one unit of data can change.
     pub fn sensitivity(&self) -> VoteSensitivity {
-        let [_, example, party, from_data] = self.about;
+        let [_, example, party, flags] = self.about;
         VoteSensitivity {
             example: example.checked_sub(1),
             party: party.checked_sub(1),
-            from_data: from_data == 1,
+            from_data: flags & 1 != 0,
+            also_removed: flags & 2 != 0,
         }
     }
 
@@ -118,8 +138,9 @@ impl Message for Counts {
             ".about",
             Dtype::U32,
             "4",
-            "number of a sender's votes that count together; number of votes that an example, and a party, can change, \
-             plus 1 (0: not stated); 1 if it comes from the data. May be left out",
+            "number of a sender's votes that count together; number of votes that an example, and \
+             a party, can change, plus 1 (0: not stated); 1 if it comes from the data, plus 2 if \
+             it also holds for an added example. May be left out",
         ),
     ];
     const REACH: SensitivityNorm = SensitivityNorm::Stated;
@@ -159,7 +180,7 @@ impl Message for Counts {
         counts.set_sensitivity(VoteSensitivity {
             example: Some(1),
             party: Some(1),
-            from_data: false,
+            ..VoteSensitivity::of_own_examples(1)
         });
         Some(counts)
     }
@@ -192,6 +213,7 @@ mod tests {
             example: Some(0),
             party: Some(2),
             from_data: true,
+            also_removed: true,
         };
         counts.set_sensitivity(sensitivity);
         let counts = counts.in_blocks(2);

@@ -109,6 +109,7 @@ impl Relation {
 
 /// The cost of one release of data.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub enum PrivacyEvent {
     /// Laplace noise of `scale` on numbers that one unit changes by at most `sensitivity` in total
@@ -220,7 +221,7 @@ pub enum PrivacyEvent {
 
 /// Noise on the counts of votes, before the highest count wins.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum VoteNoise {
     /// Laplace noise of scale `1 / gamma` on every count (LNMax: PATE; FedKT-L1 and -L2).
     Laplace {
@@ -264,6 +265,7 @@ impl Display for VoteNoise {
 /// The release of the winners of votes. The counts are those without noise. A ledger that holds
 /// them is as secret as the votes, and so is every epsilon computed from them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct VoteRelease {
     /// The noise.
     pub noise: VoteNoise,
@@ -527,6 +529,14 @@ pub struct Ledger {
     pub client: Option<ClientId>,
     /// In the order of release.
     pub events: Vec<PrivacyEvent>,
+}
+
+/// Returns `sensitivity / scale`, rounded up: an epsilon must not be below the exact one. Both are
+/// finite, the sensitivity at least 0 and the scale above 0.
+pub fn ratio_up(sensitivity: f64, scale: f64) -> f64 {
+    let ratio = sensitivity / scale;
+    let below = libm::fma(ratio, scale, -sensitivity) < 0.0;
+    if below { ratio.next_up() } else { ratio }
 }
 
 /// Returns the guarantee for one example when `k` of `n` are drawn, as (epsilon, delta) (Sun and

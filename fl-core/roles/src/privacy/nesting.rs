@@ -34,6 +34,17 @@ mod tests {
     use crate::privacy::Unit;
 
     #[test]
+    fn an_event_with_a_field_that_it_has_not_is_refused() {
+        for text in [
+            r#"{"Laplace": {"sensitivity": 1, "scale": 2, "unit": "party", "delta": 0}}"#,
+            r#"{"Repeated": {"times": 2, "event": {"Unaccounted": {"why": "a", "delta": 0}}}}"#,
+        ] {
+            let error = serde_json::from_str::<PrivacyEvent>(text).unwrap_err();
+            assert!(error.to_string().contains("field `delta`"), "{error}");
+        }
+    }
+
+    #[test]
     fn a_repetition_is_read_back_and_one_of_repetitions_is_refused() {
         let again = |event| PrivacyEvent::Repeated {
             times: 3,

@@ -155,7 +155,7 @@ pub fn pate(args: &PateArgs, catalogue: &Catalogue) -> Done {
             sensitivity: VoteSensitivity {
                 example: Some(args.s),
                 party: Some(args.s),
-                from_data: false,
+                ..VoteSensitivity::default()
             },
         })
     };
