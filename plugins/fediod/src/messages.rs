@@ -1,6 +1,6 @@
 //! Messages of FedIOD. No message holds a model or a private input.
 use fl_core::Problem;
-use fl_core::message::{ExchangeShape, Message};
+use fl_core::message::{ExchangeShape, Message, NamedTensors, TensorField, TensorMap};
 use fl_core::prelude::*;
 use ndarray::{Array1, Array2, Axis, concatenate};
 
@@ -36,9 +36,21 @@ pub struct Answers {
     /// The mean probability of "generated" that its discriminator gives real inputs; one number, or
     /// none.
     pub real: Array1<f32>,
+    /// As [`Answers::joined`], if a quantiser put them on a grid.
+    packed: Option<Logits>,
 }
 
 impl Answers {
+    /// Makes answers whose numbers are sent as floats.
+    pub fn new(scores: Array2<f32>, odds: Array1<f32>, real: Array1<f32>) -> Self {
+        Self {
+            scores,
+            odds,
+            real,
+            packed: None,
+        }
+    }
+
     /// Returns scores and log-odds as one table, with the log-odds as its last column.
     pub(crate) fn joined(&self) -> Result<Logits> {
         let (scores, odds) = (self.scores.view(), self.odds.view().insert_axis(Axis(1)));
@@ -53,6 +65,7 @@ impl Answers {
 
     /// Replaces the scores and log-odds by those of [`Answers::joined`].
     pub(crate) fn parted(mut self, joined: Logits) -> Self {
+        self.packed = joined.grid().is_some().then(|| joined.clone());
         self.scores = joined.values;
         if !self.odds.is_empty() {
             let last = self.scores.ncols() - 1;
@@ -69,7 +82,38 @@ impl Message for Answers {
         // an upper bound: without a discriminator the last two are missing
         Some(4 * (facts.rows * (facts.outputs + 1) + 1) as u64)
     }
-    fl_core::tensor_fields!(scores, odds, real);
+    fn tensors(&self) -> NamedTensors<'_> {
+        vec![
+            ("scores".into(), self.scores.tensor()),
+            ("odds".into(), self.odds.tensor()),
+            ("real".into(), self.real.tensor()),
+        ]
+    }
+    fn wire(&self) -> NamedTensors<'_> {
+        match &self.packed {
+            Some(joined) => {
+                let mut all = joined.wire();
+                all.push(("real".into(), self.real.tensor()));
+                all
+            }
+            None => self.tensors(),
+        }
+    }
+    fn from_tensors(mut parcel: TensorMap) -> Result<Self> {
+        let real: Array1<f32> = TensorField::take(&mut parcel, "real")?;
+        if parcel.has("levels") {
+            let joined = Logits::from_tensors(parcel)?;
+            Problem::shape_unless(joined.values.ncols() > real.len(), || {
+                "scores of no class".into()
+            })?;
+            // as many log-odds as there are means, of which there is one or none
+            let empty = Self::new(Array2::zeros((0, 0)), real.clone(), real);
+            return Ok(empty.parted(joined));
+        }
+        let scores = TensorField::take(&mut parcel, "scores")?;
+        let odds = TensorField::take(&mut parcel, "odds")?;
+        Ok(Self::new(scores, odds, real))
+    }
     fn check(&self) -> Result<()> {
         let (n, odds, real) = (self.scores.nrows(), self.odds.len(), self.real.len());
         let right = (odds, real) == (0, 0) || (odds, real) == (n, 1);
@@ -154,4 +198,40 @@ impl Message for ImagesOfMaps {
         Some(4 * (facts.rows * (facts.inputs + 1)) as u64)
     }
     fl_core::tensor_fields!(values, of);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fl_core::message::{Grid, bytes, decode, encode};
+    use ndarray::array;
+
+    #[test]
+    fn exact_quantised_answers_count_the_bits_of_their_levels() {
+        let grid = Grid {
+            levels: 8,
+            lowest: -2.0,
+            step: 0.5,
+        };
+        let scores = array![[0.5, 1.0, -2.0], [1.5, 0.0, -0.5]];
+        for odds in [array![1.0, -1.5], array![]] {
+            let real = odds.iter().take(1).map(|_| 0.25).collect();
+            let answers = Answers::new(scores.clone(), odds, real);
+            let plain = bytes(&answers, None).values;
+            assert_eq!(
+                plain,
+                4 * (6 + answers.odds.len() + answers.real.len()) as u64
+            );
+            let mut joined = answers.joined().unwrap();
+            joined.pack(grid);
+            let (bits, real) = (3 * joined.values.len(), 4 * answers.real.len());
+            let sent = answers.clone().parted(joined);
+            // and the step of the grid
+            let due = (bits.div_ceil(8) + 4 + real) as u64;
+            assert_eq!(bytes(&sent, None).values, due);
+            let there = decode::<Answers>(&encode(&sent)).unwrap();
+            assert_eq!(there, sent);
+            assert_eq!((there.scores, there.odds), (answers.scores, answers.odds));
+        }
+    }
 }

@@ -470,11 +470,7 @@ impl GenerateAndDistill {
                 mean[0] = of_real.mean().unwrap_or_default() as f32;
             }
         }
-        Ok(Answers {
-            scores,
-            odds: each,
-            real: mean,
-        })
+        Ok(Answers::new(scores, each, mean))
     }
 
     /// Returns the inputs of a batch that this client's discriminator sees.

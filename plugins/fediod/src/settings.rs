@@ -289,27 +289,26 @@ impl GenerateAndDistill {
         } = self.terms;
         let by_tau = conf + unique + balance > 0.0 || self.mimic == Mimic::Kl;
         let idle = |setting, given: bool, counts: bool, by| {
-            let text = format!("has no effect while {by}: leave `{setting}` out");
-            Conflict::at(setting, text).when(given && !counts)
+            Conflict::no_effect(setting, by).when(given && !counts)
         };
         [
             idle(
                 "tau",
                 self.tau != 1.0,
                 by_tau,
-                "`terms` has 0 for `conf`, `unique` and `balance`, and `mimic` is not `kl`",
+                "while `terms` has 0 for `conf`, `unique` and `balance`, and `mimic` is not `kl`",
             ),
             idle(
                 "divergence",
                 self.divergence != Divergence::JensenShannon,
                 unique > 0.0,
-                "`terms.unique` is 0",
+                "while `terms.unique` is 0",
             ),
             idle(
                 "discriminators",
                 self.discriminators != Discriminators::Sum,
                 gan > 0.0,
-                "`terms.gan` is 0",
+                "while `terms.gan` is 0",
             ),
         ]
         .into_iter()
