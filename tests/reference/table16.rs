@@ -77,7 +77,7 @@ fn exact_the_rows_that_hold_for_any_votes_are_those_printed() {
             sensitivity: VoteSensitivity {
                 example: Some(1),
                 party: Some(25),
-                from_data: false,
+                ..VoteSensitivity::default()
             },
         };
         books.charge(&PrivacyEvent::Votes(release)).unwrap();

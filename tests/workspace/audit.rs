@@ -87,7 +87,7 @@ fn counts(row: [f64; 2]) -> Counts {
     counts.set_sensitivity(VoteSensitivity {
         example: Some(1),
         party: Some(1),
-        from_data: false,
+        ..VoteSensitivity::default()
     });
     counts
 }

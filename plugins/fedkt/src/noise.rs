@@ -218,7 +218,7 @@ mod tests {
         counts.set_sensitivity(VoteSensitivity {
             example: Some(1),
             party: Some(3),
-            from_data: false,
+            ..VoteSensitivity::default()
         });
         counts
     }

@@ -31,7 +31,7 @@ fn sensitivity(together: u32) -> VoteSensitivity {
     VoteSensitivity {
         example: Some(together),
         party: None,
-        from_data: false,
+        ..VoteSensitivity::default()
     }
 }
 
