@@ -141,7 +141,10 @@ impl CoDistill {
         let model = MODEL.spec().lasting().through(&SAMPLING);
         let model = model.published_if(self.evaluate_clients);
         let model = self.local.needs(self.distil.needs(model));
+        // in a single round that ends with the labels of the others each training may start again
+        let overwrites = matches!(self.order, Order::PublicFirst | Order::Turns);
         let model = model.needs(Ability::TaskLoss);
+        let model = model.needs_if(self.rounds > 1 || overwrites, Ability::GoesOn);
         let first = [&self.pretrain, &self.warm_up].into_iter().flatten();
         let model = first.fold(model, |model, training| training.needs(model));
         let model = match self.reply {
@@ -170,6 +173,30 @@ impl CoDistill {
         match self.teacher {
             Teacher::Student => student,
             Teacher::Ensemble | Teacher::Truth => student.optional(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fl_core::settings::read_yaml;
+
+    #[test]
+    fn models_go_on_from_round_to_round_and_one_round_needs_none() {
+        for (settings, due) in [
+            ("rounds: 1", false),
+            ("rounds: 2", true),
+            ("rounds: 1, order: public-first", true),
+            ("rounds: 1, order: turns", true),
+        ] {
+            let read: CoDistill = read_yaml(&format!("{{{settings}}}")).unwrap();
+            let needs = read.model().needs;
+            assert_eq!(
+                needs.contains(&Ability::GoesOn),
+                due,
+                "{settings}: {needs:?}"
+            );
         }
     }
 }

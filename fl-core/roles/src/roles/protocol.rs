@@ -17,7 +17,7 @@ pub struct DataFacts<'a> {
     pub input: Option<Vec<usize>>,
     /// The most public samples that there can be.
     pub public: Option<usize>,
-    /// Whether the public samples are of another data set than the clients'.
+    /// Whether the public samples are test rows, or rows of another data set.
     pub other_public: bool,
     /// How many examples each client has, if that is known then and no secret. May load the data.
     pub examples: &'a dyn Fn() -> Option<Vec<usize>>,

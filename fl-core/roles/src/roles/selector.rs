@@ -138,8 +138,8 @@ pub trait Selector: Send {
         Ok(())
     }
 
-    /// Returns whether it chooses samples by a model's scores for them. A protocol with another
-    /// pool cannot use it then, see
+    /// Returns whether it chooses samples by a model's scores for them, one class for each sample.
+    /// A protocol with another pool or task cannot use it then, see
     /// [`SlotSpec::selects_from_scores`](crate::SlotSpec::selects_from_scores).
     fn needs_scores(&self) -> bool {
         false

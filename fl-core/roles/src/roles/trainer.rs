@@ -123,6 +123,8 @@ pub enum Ability {
     GradientTerms,
     /// No [`Parametric::buffers`], such as statistics of batch normalisation
     NoBuffers,
+    /// No [`Abilities::starts_again`]: what one training learns, the next one keeps
+    GoesOn,
 }
 
 /// The abilities of a trainer that its other methods do not show. A trainer names those that differ
@@ -174,6 +176,9 @@ pub struct Abilities {
     pub beside_gradient: Vec<String>,
     /// Whether its steps add a multiple of the weights to the gradient (weight decay). Default: no.
     pub decays_weights: bool,
+    /// Whether each training starts again, as trees are grown anew, so that the model knows nothing
+    /// of earlier ones. Default: no.
+    pub starts_again: bool,
 }
 
 impl Default for Abilities {
@@ -192,6 +197,7 @@ impl Default for Abilities {
             step_momentum: None,
             beside_gradient: Vec::new(),
             decays_weights: false,
+            starts_again: false,
         }
     }
 }
