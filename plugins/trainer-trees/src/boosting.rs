@@ -241,5 +241,6 @@ pub fn pack(slopes: &[(f32, f32)], stats: &mut [u64], l2: f64, rate: f64) -> Slo
         curvature: 1.0 / h,
         l2,
         rate,
+        until_pure: false,
     }
 }

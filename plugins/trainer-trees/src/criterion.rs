@@ -71,6 +71,12 @@ pub trait Criterion {
     /// Returns whether no split can gain anything.
     fn settled(&self, sum: &[u64]) -> bool;
 
+    /// Returns the largest gain below 0 that is rounding, in a node with this sum of these samples;
+    /// `None` if they are alike, so that no split can gain anything.
+    fn rounding(&self, _sum: &[u64], _stats: &[u64]) -> Option<f64> {
+        Some(0.0)
+    }
+
     /// Writes the values of a leaf.
     fn leaf(&self, sum: &[u64], out: &mut Vec<f32>);
 
@@ -84,6 +90,9 @@ pub trait Criterion {
         scan_pairs(self, feature, histogram, node, best)
     }
 }
+
+/// The rounding of a worth, as a share of the sum of squares of its samples.
+const ROUNDING: f64 = 16.0 * f64::EPSILON;
 
 /// Cross-entropy in nats, summed over samples, and their weight.
 #[derive(Clone, Copy, Debug, Default)]
@@ -389,6 +398,8 @@ pub struct Slopes {
     pub l2: f64,
     /// Learning rate.
     pub rate: f64,
+    /// Whether samples that differ are split by a cut that gains nothing.
+    pub until_pure: bool,
 }
 
 impl Slopes {
@@ -410,6 +421,22 @@ impl Criterion for Slopes {
 
     fn settled(&self, _sum: &[u64]) -> bool {
         false
+    }
+
+    fn rounding(&self, sum: &[u64], stats: &[u64]) -> Option<f64> {
+        if !self.until_pure {
+            return Some(0.0);
+        }
+        let (g, h) = self.parts(sum[0]);
+        let (mut alike, mut squares) = (true, 0.0);
+        for stat in stats {
+            let (slope, times) = self.parts(*stat);
+            // a sample's slope is rounded twice: by half a unit, as their mean is, and as `f32`
+            let off = self.slope * (1.0 + times) / 2.0 + slope.abs() * f64::from(f32::EPSILON);
+            alike &= (slope - times * g / h).abs() <= off;
+            squares += slope * slope / times;
+        }
+        (!alike).then_some(squares * ROUNDING)
     }
 
     fn leaf(&self, sum: &[u64], out: &mut Vec<f32>) {

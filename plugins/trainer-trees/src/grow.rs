@@ -228,8 +228,10 @@ impl<C: Criterion> Growth<'_, '_, C> {
             total,
             min_mass: self.grower.plan.min_mass,
         };
+        let (_, stats) = self.orders[depth % 2].samples(at.clone());
+        let rounding = self.criterion.rounding(total, stats)?;
         let worth = self.criterion.worth(total);
-        let mut best = Best::above(worth + self.grower.plan.floor);
+        let mut best = Best::above(worth + self.grower.plan.floor - rounding);
         let (binned, stride) = (self.grower.binned, self.criterion.stride());
         if let Some(all) = histograms {
             for feature in 0..binned.width() {

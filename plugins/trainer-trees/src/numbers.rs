@@ -2,14 +2,14 @@
 
 use crate::bins::Binned;
 use crate::boosting::{descend, pack};
-use crate::criterion::Criterion;
+use crate::criterion::{Criterion, Slopes};
 use crate::grow::{Field, Grower, Plan};
 use crate::model::{Model, Sum};
 use crate::settings::{Boosting, Forest, Start};
 use anyhow::ensure;
 use fl_core::{FitReport, Loss, Problem, Result, Stream, Target, metrics};
 
-/// The smallest gain, as a share of the sum of squares, that is not rounding.
+/// The smallest gain of a step of boosting, of labels whose spread is 1, that is not rounding.
 const ROUNDING: f64 = 1e-9;
 
 /// Returns the numbers of a target.
@@ -56,7 +56,7 @@ pub fn forest(settings: &Forest, x: &Binned, y: &[f32], stream: &Stream) -> (Mod
         depth: settings.depth,
         features: settings.features.of(x.width()),
         min_mass: settings.min_leaf as f64,
-        floor: settings.min_gain * rows as f64 + ROUNDING * off.iter().map(squares).sum::<f64>(),
+        floor: settings.min_gain * rows as f64,
     };
     let mut grower = Grower::new(x, plan);
     let (mut unexplained, mut of) = (0.0, vec![1u32; rows]);
@@ -71,7 +71,10 @@ pub fn forest(settings: &Forest, x: &Binned, y: &[f32], stream: &Stream) -> (Mod
             .map(|(row, times)| (row, (off[row as usize] * *times as f32, *times as f32)))
             .unzip();
         let mut stats = vec![0; seen.len()];
-        let criterion = pack(&slopes, &mut stats, 0.0, 1.0 / settings.trees as f64);
+        let criterion = Slopes {
+            until_pure: true,
+            ..pack(&slopes, &mut stats, 0.0, 1.0 / settings.trees as f64)
+        };
         let all = off
             .iter()
             .zip(&of)

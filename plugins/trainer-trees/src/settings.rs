@@ -71,8 +71,8 @@ macro_rules! tree_settings {
                 $($own)*
                 /// Longest path from the root to a leaf; 0 is a constant. 6 as in FedKT.
                 depth: usize = 6, in 0..=64;
-                /// Bins per feature. A feature with no more distinct values than this is split
-                /// exactly.
+                /// Bins per feature. A feature with no more distinct values than this can be cut
+                /// between any two of them.
                 bins: usize = 256, in 2..=256;
                 /// Weight of each class.
                 class_weights: ClassWeights = ClassWeights::Even;
@@ -132,7 +132,9 @@ tree_settings! {
         /// Least curvature in a leaf (about a quarter of a sample at first; XGBoost's
         /// `min_child_weight`).
         min_weight: f64 = 1.0, in 0.0..;
-        /// Least reduction of the loss by a split (XGBoost's `gamma`).
+        /// Least gain of a split: the reduction of the squared error, or twice that of the
+        /// approximated loss of classes. XGBoost's `gamma` is in the same unit, but prunes a grown
+        /// tree: it keeps a split that gains less if one below it gains enough.
         min_gain: f64 = 0.0, in 0.0..;
         /// Features searched per node.
         features: Features = Features::All;

@@ -158,6 +158,7 @@ impl Trainer for Trees {
         };
         Abilities {
             learns: vec![loss],
+            starts_again: true,
             ..Abilities::default()
         }
     }

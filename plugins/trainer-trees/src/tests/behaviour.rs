@@ -534,3 +534,47 @@ fn what_trees_cannot_do_is_said() {
         "every soft label is 0: there is nothing to learn"
     );
 }
+
+/// Returns the root of the mean squared error of a tree on the numbers that it learnt.
+fn error_of_a_tree(rows: &[[f32; 2]], y: &[f32]) -> f64 {
+    let x = Array2::from_shape_fn((rows.len(), 2), |(row, column)| rows[row][column]);
+    let x = Samples::fresh(x, vec![2]).unwrap();
+    let task = Task {
+        input: vec![2],
+        kind: fl_conformance::numbers().kind,
+    };
+    let make = BuildContext {
+        task,
+        stream: Stream::root(1),
+    };
+    let deep = Tree {
+        depth: 20,
+        ..defaults()
+    };
+    let target = Array2::from_shape_fn((y.len(), 1), |(row, _)| y[row]);
+    let pass = FitOptions::new(Length::Epochs(1), 32, Loss::Mse);
+    let mut tree = Trees::new(deep, &make).unwrap();
+    tree.fit(&x, Target::Scores(target.view()), &pass, &make.stream)
+        .unwrap();
+    let found = tree.predict(&x).unwrap();
+    let squares = found.iter().zip(y).map(|(a, b)| f64::from(a - b).powi(2));
+    (squares.sum::<f64>() / y.len() as f64).sqrt()
+}
+
+#[test]
+fn numbers_are_split_until_nodes_are_pure() {
+    // no first cut gains anything
+    let corners: Vec<[f32; 2]> = (0..20u8)
+        .map(|at| [at % 2, at / 2 % 2].map(f32::from))
+        .collect();
+    let either: Vec<f32> = corners.iter().map(|[a, b]| (a - b).abs()).collect();
+    assert_eq!(error_of_a_tree(&corners, &either), 0.0);
+    // a number far from all others makes the gains of the others small
+    let line: Vec<[f32; 2]> = (0..100u8).map(|at| [f32::from(at), 0.0]).collect();
+    let step = |at: usize| match at {
+        99 => 1e7,
+        at => 10.0 + f32::from(u8::from(at >= 50)) * 2.0,
+    };
+    let step: Vec<f32> = (0..100).map(step).collect();
+    assert!(error_of_a_tree(&line, &step) < 0.2);
+}
