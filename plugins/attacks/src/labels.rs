@@ -1,10 +1,12 @@
 //! Attacks on labels: of training data, and of the samples that a client labels for others.
+use fl_core::Problem;
 use fl_core::message::{SoftLabels, Votes};
 use fl_core::prelude::*;
 use ndarray::{Array2, Axis};
 
 settings! {
     /// Two classes.
+    #[check(Pair::differ)]
     pub struct Pair {
         /// Examples of this class ..
         from: u32, in 0..;
@@ -13,14 +15,25 @@ settings! {
     }
 }
 
+impl Pair {
+    fn differ(&self) -> Result<(), String> {
+        if self.from == self.to {
+            return Err("`from` and `to` are one class, so nothing changes".into());
+        }
+        Ok(())
+    }
+}
+
 choices! {
     /// The mapping of classes.
     pub enum Flip {
-        /// Class `c` of `C` becomes `C - 1 - c` (Fang et al. 2020).
+        /// Class `c` of `C` becomes `C - 1 - c` (Fang et al. 2020). If `C` is odd, the middle class
+        /// stays what it is; with `next` every class changes.
         Opposite = "opposite",
         /// Every class becomes the next one, the last the first.
         Next = "next",
-        /// One class becomes another (Tolpegin et al. 2020).
+        /// One class becomes another (Tolpegin et al. 2020). An attacker without examples of the
+        /// first changes nothing.
         Pair(Pair) = "pair",
     }
 }
@@ -36,22 +49,28 @@ impl Flip {
         }
     }
 
-    fn check(&self, classes: usize) -> Result<()> {
-        if let Self::Pair(pair) = self {
-            let most = pair.from.max(pair.to);
-            ensure!(
-                (most as usize) < classes,
-                "flip: there is no class {most}; there are {classes}, from 0"
-            );
+    /// Refuses classes that do not exist, and notes one that stays what it is.
+    fn check(&self, round: &Round, classes: usize) -> Result<()> {
+        match self {
+            Self::Pair(pair) => {
+                let most = pair.from.max(pair.to);
+                let text = format!("flip: there is no class {most}; there are {classes}, from 0");
+                ensure!((most as usize) < classes, Problem::Lacks(text));
+            }
+            Self::Opposite if classes % 2 == 1 => round.note(format!(
+                "flip: of {classes} classes the middle one, {}, is its own opposite and stays right; `flip: next` changes every class",
+                classes / 2
+            )),
+            _ => {}
         }
         Ok(())
     }
 
     /// Moves every class's column to the class that it becomes. The columns of a pair change
     /// places, so every row keeps its numbers.
-    fn columns(&self, values: &Array2<f32>) -> Result<Array2<f32>> {
+    fn columns(&self, round: &Round, values: &Array2<f32>) -> Result<Array2<f32>> {
         let classes = values.ncols();
-        self.check(classes)?;
+        self.check(round, classes)?;
         let mut from: Vec<usize> = (0..classes).collect();
         match self {
             Self::Pair(pair) => from.swap(pair.from as usize, pair.to as usize),
@@ -76,7 +95,7 @@ const CLAIMS: Properties = Properties {
 };
 
 settings! {
-    /// Gives every sample a wrong label (label flipping; Fang et al. 2020).
+    /// Gives samples labels of other classes (label flipping; Fang et al. 2020).
     pub struct LabelFlip {
         /// The mapping of classes.
         flip: Flip = Flip::Opposite;
@@ -87,10 +106,10 @@ impl Aggregator for LabelFlip {
     type In = Votes;
     type Out = Votes;
 
-    fn aggregate(&mut self, _: &Round, inbox: &Inbox<Votes>) -> Result<Votes> {
+    fn aggregate(&mut self, round: &Round, inbox: &Inbox<Votes>) -> Result<Votes> {
         let mut votes = honest(inbox)?.clone();
         let classes = votes.classes();
-        self.flip.check(classes)?;
+        self.flip.check(round, classes)?;
         votes
             .labels
             .mapv_inplace(|c| self.flip.of(c, classes as u32));
@@ -119,9 +138,9 @@ macro_rules! flips_columns {
             type In = $message;
             type Out = $message;
 
-            fn aggregate(&mut self, _: &Round, inbox: &Inbox<$message>) -> Result<$message> {
+            fn aggregate(&mut self, round: &Round, inbox: &Inbox<$message>) -> Result<$message> {
                 let own = honest(inbox)?;
-                let values = self.flip.columns(&own.values)?;
+                let values = self.flip.columns(round, &own.values)?;
                 Ok($message::new(own.rows.clone(), values))
             }
 
