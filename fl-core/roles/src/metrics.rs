@@ -202,6 +202,10 @@ pub fn psnr(truth: ArrayView2<'_, f32>, predicted: ArrayView2<'_, f32>) -> Resul
     Ok(each.sum::<f64>() / truth.nrows() as f64)
 }
 
+/// How the name of a measure ends that is the share of cases in which another one is defined:
+/// `hd95-share` of `hd95`.
+pub(crate) const SHARE: &str = "-share";
+
 /// Measurements by name.
 pub type NamedMeasures = Vec<(String, f64)>;
 
@@ -398,12 +402,13 @@ pub fn lower_is_better(name: &str) -> bool {
 /// Returns which values of a measurement with this name (`training-loss`, `clients.auc`) are
 /// better; `None` if fl does not know it, such as a measure of a user's own.
 pub fn better(name: &str) -> Option<Better> {
-    const HIGHER: [&str; 12] = [
+    const HIGHER: [&str; 13] = [
         "auc",
         "r2",
         "ssim",
         "sensitivity",
         "specificity",
+        "hd95-share",
         "object-dice",
         "aji",
         "inception-score",

@@ -9,10 +9,11 @@ use fl_core::{Examples, Images, TaskKind, metrics};
 use ndarray::{Array2, ArrayView1, ArrayView2};
 
 /// Returns `sensitivity`, `specificity` and `hd95` (pixels; the larger direction), each averaged
-/// over images and over the classes except the background, if defined. If the data separate
-/// objects, also `object-dice` (partner by intersection over union) and `aji` (pairs sorted by it,
-/// each object once), averaged over images. Objects of a prediction are its connected foreground
-/// pixels (four neighbours). For made images, returns their `ssim`.
+/// over images and over the classes except the background, if defined. Of pairs of masks that are
+/// not both empty, `hd95-share` is the share where neither is, which `hd95` is of. If the data
+/// separate objects, also `object-dice` (partner by intersection over union) and `aji` (pairs
+/// sorted by it, each object once), averaged over images. Objects of a prediction are its connected
+/// foreground pixels (four neighbours). For made images, returns their `ssim`.
 ///
 /// # Errors
 /// If scores and examples are of different sizes.
@@ -25,7 +26,7 @@ pub fn measure(scores: ArrayView2<'_, f32>, examples: &Examples) -> Result<Vec<(
     };
     let predicted = metrics::masks(scores, truth.classes())?;
     let size = truth.size();
-    let mut all = [const { Vec::new() }; 5];
+    let mut all = [const { Vec::new() }; OF_MASKS.len()];
     for (row, of) in truth.of().rows().into_iter().enumerate() {
         let guess = predicted
             .rows()
@@ -41,12 +42,13 @@ pub fn measure(scores: ArrayView2<'_, f32>, examples: &Examples) -> Result<Vec<(
             let overlap = Overlap::of(truth.view(), guess.view())?;
             all[0].extend(overlap.sensitivity());
             all[1].extend(overlap.specificity());
-            all[2].extend(hausdorff(
-                truth.view(),
-                guess.view(),
-                0.95,
-                Directions::Larger,
-            )?);
+            // two empty masks have no distance
+            if overlap.both + overlap.missed + overlap.added > 0 {
+                let (truth, guess) = (truth.view(), guess.view());
+                let distance = hausdorff(truth, guess, 0.95, Directions::Larger)?;
+                all[2].extend(distance);
+                all[3].push(f64::from(u8::from(distance.is_some())));
+            }
         }
         if let Some(objects) = truth.objects() {
             let numbers = objects.row(row).iter().map(|n| u32::from(*n)).collect();
@@ -54,8 +56,8 @@ pub fn measure(scores: ArrayView2<'_, f32>, examples: &Examples) -> Result<Vec<(
             let inside = guess.iter().map(|class| *class > 0).collect();
             let found = connected(&Array2::from_shape_vec(size, inside)?);
             let objects = Objects::of(numbers.view(), found.view())?;
-            all[3].extend(objects.object_dice(Partner::Iou));
-            all[4].extend(objects.aji(Pairing::Sorted));
+            all[4].extend(objects.object_dice(Partner::Iou));
+            all[5].extend(objects.aji(Pairing::Sorted));
         }
     }
     let means = OF_MASKS
@@ -68,7 +70,14 @@ pub fn measure(scores: ArrayView2<'_, f32>, examples: &Examples) -> Result<Vec<(
 }
 
 /// The names of the measures of masks.
-const OF_MASKS: [&str; 5] = ["sensitivity", "specificity", "hd95", "object-dice", "aji"];
+const OF_MASKS: [&str; 6] = [
+    "sensitivity",
+    "specificity",
+    "hd95",
+    "hd95-share",
+    "object-dice",
+    "aji",
+];
 
 fn names(kind: TaskKind) -> Vec<String> {
     let names: &[&str] = match kind {
@@ -208,8 +217,9 @@ mod tests {
         let of = |name: &str| all.iter().find(|m| m.0 == name).map(|m| m.1);
         assert_eq!(of("sensitivity"), Some(0.75)); // undefined for the empty mask
         assert_eq!(of("specificity"), Some(1.0));
-        // the quantile of 0, 0, 0, 1 is 0.85; none for the empty masks: their distance is 0
-        assert!((of("hd95").unwrap() - 0.425).abs() < 1e-9);
+        // the quantile of 0, 0, 0, 1 is 0.85; two empty masks have no distance
+        assert!((of("hd95").unwrap() - 0.85).abs() < 1e-9);
+        assert_eq!(of("hd95-share"), Some(1.0));
         // object 1 (IoU 2/3) is the partner; Dice 4/5. Object 2 has the same partner: Dice 2/5
         let due = 0.5 * (0.5 * 0.8 + 0.5 * 0.4 + 0.8);
         assert!((of("object-dice").unwrap() - due).abs() < 1e-9);
@@ -219,8 +229,22 @@ mod tests {
         assert!((score - (6.0 / 7.0 + 1.0) / 2.0).abs() < 1e-9);
 
         let all = measure(scores.view(), &examples(truth, None)).unwrap();
-        assert_eq!(all.len(), 3, "nobody told objects apart: {all:?}");
-        assert_eq!(metrics::further(scores.view(), &own).unwrap().len(), 5);
+        assert_eq!(all.len(), 4, "nobody told objects apart: {all:?}");
+        assert_eq!(metrics::further(scores.view(), &own).unwrap().len(), 6);
+    }
+
+    #[test]
+    fn an_object_without_a_prediction_lowers_the_share_of_distances() {
+        let truth = array![[1, 1, 0, 0, 1, 1, 0, 0], [1, 1, 0, 0, 1, 1, 0, 0]];
+        let found = array![[1, 1, 0, 0, 1, 1, 0, 0], [0, 0, 0, 0, 0, 0, 0, 0]];
+        let of = |found: &Array2<u8>| {
+            let own = examples(truth.clone(), None);
+            measure(scores(found).view(), &own).unwrap()
+        };
+        let both = [("hd95".to_string(), 0.0), ("hd95-share".into(), 0.5)];
+        assert_eq!(of(&found)[2..], both);
+        let nothing = of(&Array2::zeros((2, 8)));
+        assert_eq!(nothing[2..], [("hd95-share".to_string(), 0.0)]);
     }
 
     #[test]

@@ -82,7 +82,9 @@ impl RunState<'_> {
             let known: Vec<_> = scored.iter().filter_map(of).collect();
             let name = format!("clients.{name}");
             self.warn_of_partial(round, &name, known.len(), scored.len());
-            self.measured(Metric::of_each(round, &name, known))?;
+            let mean = Metric::of_each(round, &name, known);
+            self.warn_of_share(round, &name, mean.value);
+            self.measured(mean)?;
         }
         Ok(())
     }
@@ -98,6 +100,28 @@ impl RunState<'_> {
             round.name
         );
         self.warn_first(format!("{name}: of some clients"), &text);
+    }
+
+    /// Warns once for each measure that is defined in some cases only; `name` is the share of these
+    /// cases.
+    fn warn_of_share(&mut self, round: &Round, name: &str, share: f64) {
+        let measures = metrics::names(Some(self.store.task().kind));
+        let known = |of: &str| measures.contains(of.rsplit('.').next().unwrap_or(of));
+        let measure = name.strip_suffix(metrics::SHARE).filter(|of| known(of));
+        let Some(measure) = measure.filter(|_| known(name)) else {
+            return;
+        };
+        if !share.is_finite() || share >= 1.0 || self.ledger.accounts() {
+            return;
+        }
+        // rounded down, so that it is never 100 %
+        let percent = (1000.0 * share).floor() / 10.0;
+        let text = format!(
+            "{}: `{measure}` is of {percent:.1} % of the cases only: it is not defined for the \
+             others, such as masks that are predicted empty; `{name}` is this share",
+            round.name
+        );
+        self.warn_first(format!("{name}: of some cases"), &text);
     }
 
     /// Records the scores of models on the test rows of each client. If these rows are the clients'
@@ -124,6 +148,9 @@ impl RunState<'_> {
         }
         if own {
             self.warn_of_partial(round, &format!("{of}.{score}"), known.len(), scored.len());
+        }
+        if known.is_empty() && !scored.is_empty() {
+            return Ok(());
         }
         let weighed = known.iter().map(|(_, rows, score)| (*rows as f64, *score));
         let weighed: Vec<(f64, f64)> = weighed.collect();
@@ -317,6 +344,7 @@ impl Results for RunState<'_> {
         };
         self.measured(metric)?;
         for (name, value) in &scored.further {
+            self.warn_of_share(round, name, *value);
             self.measured(Metric::of(round, name, *value))?;
         }
         self.measured_on_own_rows(round, slot)
