@@ -10,9 +10,30 @@ choices! {
         Crop(usize) = "crop",
         /// Mirrors left and right with probability 1/2.
         Flip = "flip",
-        /// Sets a square of this many rows and columns to the mean, centred anywhere, so that part
-        /// of it may lie outside (DeVries and Taylor 2017).
+        /// Sets a square of exactly this many rows and columns to the mean, centred anywhere, so
+        /// that part of it may lie outside (DeVries and Taylor 2017).
         Cutout(usize) = "cutout",
+    }
+}
+
+impl Augment {
+    /// Checks the size of the change against images of this shape, `[channels, height, width]`.
+    ///
+    /// # Errors
+    /// If it is 0, above the sides of the images, or as large as them and no cutout.
+    pub fn fits(&self, shape: &[usize]) -> Result<()> {
+        let side = shape.iter().skip(1).copied().min().unwrap_or(0);
+        let (name, size, most, limit) = match self {
+            Self::Crop(size) => ("crop", *size, side.saturating_sub(1), "below"),
+            Self::Cutout(size) => ("cutout", *size, side, "at most"),
+            Self::Flip => return Ok(()),
+        };
+        Problem::shape_unless((1..=most).contains(&size), || {
+            format!(
+                "augment: `{name}` is {size}, and must be at least 1 and {limit} {side}, the \
+                 images' side"
+            )
+        })
     }
 }
 
@@ -82,7 +103,7 @@ impl Augmenter {
                     }
                     Augment::Cutout(size) => {
                         let hole = |n: usize, centre: usize| {
-                            centre.saturating_sub(size / 2)..(centre + size / 2).min(n)
+                            centre.saturating_sub(size / 2)..(centre + size.div_ceil(2)).min(n)
                         };
                         let (rows, columns) = (
                             hole(height, draws.below(height)),
@@ -193,6 +214,35 @@ mod tests {
             (sizes.iter().max(), sizes.iter().min()),
             (Some(&16), Some(&4))
         );
+        let odd = |size| {
+            let holes =
+                (0..300).map(|s| run(vec![Augment::Cutout(size)], [1, 8, 8], &[1.0; 64], &[], s));
+            holes
+                .map(|image| image.iter().filter(|v| **v == 0.0).count())
+                .max()
+        };
+        assert_eq!((odd(1), odd(3)), (Some(1), Some(9)));
+    }
+
+    #[test]
+    fn a_change_is_not_empty_and_no_larger_than_the_image() {
+        let fits = |change: Augment| change.fits(&[3, 8, 10]).is_ok();
+        assert_eq!(
+            [0, 1, 7, 8].map(|size| fits(Augment::Crop(size))),
+            [false, true, true, false]
+        );
+        assert_eq!(
+            [0, 1, 8, 9].map(|size| fits(Augment::Cutout(size))),
+            [false, true, true, false]
+        );
+        let error = Augment::Cutout(9).fits(&[3, 8, 10]).unwrap_err();
+        assert!(error.to_string().contains("at least 1 and at most 8"));
+        let error = Augment::Crop(0).fits(&[3, 8, 10]).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "augment: `crop` is 0, and must be at least 1 and below 8, the images' side"
+        );
+        assert!(fits(Augment::Flip));
     }
 
     #[test]

@@ -51,6 +51,12 @@ pub trait DataSet: Debug + Send + Sync + 'static {
     /// What is to be learnt; `None` if only its files say.
     fn task(&self) -> Option<Task>;
 
+    /// The largest number of a word or a letter in its rows, 0 if they hold other numbers; `None`
+    /// if only its files say.
+    fn vocabulary(&self) -> Option<usize> {
+        None
+    }
+
     /// Reads its files in `folder`, or makes its rows; nothing is scaled here.
     ///
     /// # Errors

@@ -89,6 +89,11 @@ impl SetSpec {
         self.set.facts()
     }
 
+    /// See [`crate::DataSet::vocabulary`].
+    pub fn vocabulary(&self) -> Option<usize> {
+        self.set.vocabulary()
+    }
+
     /// See [`crate::DataSet::downloads`].
     pub fn downloads(&self) -> &'static [Download] {
         self.set.downloads()

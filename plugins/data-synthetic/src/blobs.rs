@@ -36,6 +36,10 @@ impl DataSet for Blobs {
         class_task(&[self.features], self.classes)
     }
 
+    fn vocabulary(&self) -> Option<usize> {
+        Some(0)
+    }
+
     fn load(&self, _: &Folder<'_>) -> Result<Rows> {
         check_ranges(self).context("blobs")?;
         let stream = Stream::root(self.seed).child("blobs", 0);

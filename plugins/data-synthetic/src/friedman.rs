@@ -51,6 +51,10 @@ impl DataSet for Friedman {
         ))
     }
 
+    fn vocabulary(&self) -> Option<usize> {
+        Some(0)
+    }
+
     fn load(&self, _: &Folder<'_>) -> Result<Rows> {
         check_ranges(self).context("friedman")?;
         let stream = Stream::root(self.seed).child("friedman", 0);

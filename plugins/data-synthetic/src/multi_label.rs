@@ -48,6 +48,10 @@ impl DataSet for MultiLabel {
         ))
     }
 
+    fn vocabulary(&self) -> Option<usize> {
+        Some(0)
+    }
+
     fn load(&self, _: &Folder<'_>) -> Result<Rows> {
         check_ranges(self).context("multi-label")?;
         // the set was once called so; another name here would make another set

@@ -39,6 +39,10 @@ impl DataSet for Phrases {
         class_task(&[self.length], self.letters)
     }
 
+    fn vocabulary(&self) -> Option<usize> {
+        Some(self.letters)
+    }
+
     fn load(&self, _: &Folder<'_>) -> Result<Rows> {
         check_ranges(self).context("phrases")?;
         let stream = Stream::root(self.seed).child("phrases", 0);

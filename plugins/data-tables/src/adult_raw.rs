@@ -61,6 +61,11 @@ impl DataSet for AdultRaw {
         ]
     }
 
+    /// Rows that are not scaled hold whole numbers, which an embedding can look up.
+    fn vocabulary(&self) -> Option<usize> {
+        (self.scale == Scale::Standard).then_some(0)
+    }
+
     fn load(&self, folder: &Folder<'_>) -> Result<Rows> {
         let [train, test] = parts(folder)?;
         Ok(Rows::new(train, test))
@@ -204,6 +209,12 @@ mod tests {
                 classes: 2
             }
         );
+    }
+
+    #[test]
+    fn rows_that_are_not_scaled_may_be_looked_up() {
+        let words = |scale| AdultRaw { scale }.vocabulary();
+        assert_eq!([Scale::Standard, Scale::None].map(words), [Some(0), None]);
     }
 
     #[test]

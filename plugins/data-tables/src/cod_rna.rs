@@ -35,6 +35,10 @@ impl DataSet for CodRna {
         class_task(&[WIDTH as usize], 2)
     }
 
+    fn vocabulary(&self) -> Option<usize> {
+        Some(0)
+    }
+
     fn load(&self, folder: &Folder<'_>) -> Result<Rows> {
         let part = |file: &str| -> Result<Part> {
             let rows = folder.read(file, |bytes| libsvm::rows(&bytes, WIDTH, libsvm::sign))?;

@@ -36,6 +36,10 @@ impl DataSet for AgNews {
         class_task(&[self.words.unwrap_or(self.width)], 4)
     }
 
+    fn vocabulary(&self) -> Option<usize> {
+        Some(self.words.map_or(0, |_| self.width))
+    }
+
     /// The title counts only where the training file has titles: one of its public subsets has
     /// descriptions alone, and a word that only test rows can have teaches nothing.
     fn load(&self, folder: &Folder<'_>) -> Result<Rows> {

@@ -37,6 +37,10 @@ impl DataSet for Sst2 {
         class_task(&[self.words.unwrap_or(self.width)], 2)
     }
 
+    fn vocabulary(&self) -> Option<usize> {
+        Some(self.words.map_or(0, |_| self.width))
+    }
+
     fn load(&self, folder: &Folder<'_>) -> Result<Rows> {
         let table = csv::Table {
             separator: b'\t',

@@ -69,8 +69,13 @@ impl Dfdx {
             settings.device == cuda::Device::Cpu || !net.has_memory(),
             "`device`: no card computes `lstm` and `last-over-time` yet; use `device: cpu`"
         );
+        let changes = settings.augment;
+        let augmenter = Augmenter::new(changes.clone(), &make.task.input)?;
+        for change in &changes {
+            change.fits(&make.task.input)?;
+        }
         Ok(Self {
-            augmenter: Augmenter::new(settings.augment, &make.task.input)?,
+            augmenter,
             optimiser: Optimiser::new(settings.optimiser, settings.schedule),
             gradient: Vec::new(),
             numbers: Numbers::new(make.stream.child("weights", 0)),
@@ -439,7 +444,8 @@ impl Trainer for Dfdx {
             scales_rate: true,
             gradient_terms: true,
             learns: self.task.kind.losses(),
-            vocabulary: None,
+            // 0 is no word, and the words are counted from 1
+            vocabulary: self.net.vocabulary().map(|words| words + 1),
             least_batch: 1 + usize::from(!self.net.trains_alone()),
             schedule_length: self.optimiser.schedule.length(),
             schedule_end: self.optimiser.schedule.end(),
@@ -448,6 +454,7 @@ impl Trainer for Dfdx {
             step_momentum: self.optimiser.momentum(),
             beside_gradient: beside.map(|(what, _)| what.into()).collect(),
             decays_weights: self.optimiser.decays(),
+            starts_again: false,
         }
     }
 

@@ -19,7 +19,8 @@ choices! {
         /// Two-dimensional convolution.
         Conv(Conv) = "conv",
         /// The transpose of a convolution (`ConvTranspose2d`): `(n - 1) stride - 2 pad + kernel`
-        /// rows out of `n`.
+        /// rows out of `n`. Its weight is `out x in x kernel x kernel`, turned by half a turn:
+        /// PyTorch's is `weight.flip(2, 3).transpose(0, 1)`.
         TransposedConv(Conv) = "transposed-conv",
         /// Converts a row of numbers to an image of this many channels, rows and columns.
         Unflatten(Vec<usize>) = "unflatten",

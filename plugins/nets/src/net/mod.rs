@@ -30,7 +30,8 @@ use std::sync::Arc;
 pub struct Entry {
     /// Position of its layer and its kind, as in PyTorch: `0.weight`, `3.body.1.running_mean`.
     pub name: String,
-    /// As in PyTorch.
+    /// As in PyTorch, except that of a transposed convolution, whose weight is that of the
+    /// convolution which it becomes.
     pub shape: Vec<usize>,
     /// Its position among the weights, or among the buffers.
     pub range: Range<usize>,
@@ -296,6 +297,14 @@ impl Net {
     /// Returns whether its inputs are the numbers of words, which have no slope.
     pub fn takes_words(&self) -> bool {
         matches!(self.ops.first(), Some(Op::Embedding { .. }))
+    }
+
+    /// Returns the largest word number that it takes, if it takes words.
+    pub fn vocabulary(&self) -> Option<usize> {
+        match self.ops.first() {
+            Some(Op::Embedding { table, width }) => Some(table.len() / width),
+            _ => None,
+        }
     }
 
     /// Returns whether it has `lstm` or `last-over-time`, which no card computes.

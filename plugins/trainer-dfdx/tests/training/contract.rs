@@ -612,6 +612,27 @@ fn mistakes_say_what_is_wrong() {
         Ok(_) => panic!("{yaml} was taken"),
     };
     assert!(wrong("{net: logistic, augment: [flip]}").contains("augment: needs images"));
+    let images = BuildContext {
+        task: Task {
+            input: vec![1, 8, 8],
+            ..make.task.clone()
+        },
+        stream: Stream::root(1),
+    };
+    for (change, limit) in [
+        ("crop: 0", "below 8"),
+        ("crop: 8", "below 8"),
+        ("cutout: 0", "at most 8"),
+        ("cutout: 9", "at most 8"),
+    ] {
+        let yaml = format!("{{net: logistic, augment: [{{{change}}}]}}");
+        let error = read_yaml(&yaml).and_then(|s| Dfdx::new(s, &images)).err();
+        let error = error.expect(change).to_string();
+        assert!(
+            error.contains(&format!("at least 1 and {limit}")),
+            "{error}"
+        );
+    }
     assert!(
         wrong("{net: logistic, optimiser: {sgd: {}}}").contains("optimiser.sgd.lr: is missing")
     );
