@@ -40,6 +40,8 @@ pub struct Assembled {
     pub hidden_notes: Vec<String>,
     /// What a user should know before a run: what was inferred from the rows, what is missing.
     pub notes: Vec<String>,
+    /// As `notes`, for runs in which a part crops images: which of them get no black border.
+    pub no_black: Vec<String>,
     /// Properties inferred from all rows of the clients: kinds of columns, categories,
     /// classes, means. Observers of a run see some of them.
     pub inferred: Vec<String>,

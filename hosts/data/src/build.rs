@@ -1,6 +1,7 @@
 //! From a spec to the data of every client.
 
 use crate::assembled::Assembled;
+use crate::feature_noise::with_values;
 use crate::features::Features;
 use crate::other_scale::{other_scale, sources_of_other_scale};
 use crate::partition::by_class;
@@ -14,11 +15,12 @@ use crate::shared_rows::{
 };
 use crate::split::{Groups, by_file, by_user, clients_of_users, extremes, split};
 use crate::split_spec::Split;
-use crate::test_notes::{few, of_one_class, of_one_value};
+use crate::test_notes::{few, of_no_mask, of_one_class, of_one_number, of_one_value};
 use crate::test_rows::owners_of_tests;
 use crate::undersampled::{self, Undersampled, Undersampler};
 use anyhow::{Context, Result, ensure};
-use fl_core::{Examples, Inputs, Labels, Samples, Stream, first_names, floor_share};
+use fl_core::augment::Augmenter;
+use fl_core::{Examples, Inputs, Labels, Samples, Stream, TaskKind, first_names, floor_share};
 use fl_data_kit::{Scaling, Set, SetSpec, check_ranges, dataset::Source, load_seen};
 use std::path::Path;
 
@@ -141,7 +143,13 @@ impl<'a> LoadedSet<'a> {
             "data set `{name}` has no training rows"
         );
         let mut hidden_notes = set.hidden_notes;
-        hidden_notes.extend(spec.limit.notes((set.train.len(), set.test.len())));
+        let rows = (set.train.len(), set.test.len());
+        hidden_notes.extend(spec.limit.notes(rows));
+        let kind = set.train.task().kind;
+        let no_classes = kind.is_dense() || matches!(kind, TaskKind::Numbers { .. });
+        if spec.set.of_a_user() && no_classes {
+            hidden_notes.extend(spec.limit.first_rows(rows));
+        }
         let mut train = first(set.train, spec.limit.train)?;
         let mut test = first(set.test, spec.limit.test)?;
         if spec.pools_tests() {
@@ -162,6 +170,7 @@ impl<'a> LoadedSet<'a> {
             classes,
             columns: set.columns,
             notes: set.notes,
+            no_black: Vec::new(),
             uneven: Vec::new(),
             hidden_notes,
             inferred,
@@ -225,6 +234,9 @@ impl<'a> LoadedSet<'a> {
             {
                 own.fits(open).context("the labels of the public samples")?;
             }
+            if !matches!(**samples.samples.inputs(), Inputs::Bytes { .. }) {
+                all.no_black.extend(no_black(train, "public samples"));
+            }
             (all.public, self.taken) = (Some(samples), rows);
         }
         ensure!(
@@ -275,6 +287,12 @@ impl<'a> LoadedSet<'a> {
             all.hidden_notes.extend(few(test));
             all.hidden_notes.extend(of_one_class(test, classes));
             all.hidden_notes.extend(of_one_value(test, classes));
+            all.hidden_notes.extend(of_no_mask(test, classes));
+            let both = [
+                of_one_number(train, "training"),
+                of_one_number(test, "test"),
+            ];
+            all.hidden_notes.extend(both.into_iter().flatten());
         }
         let mut open = self.seen.others.iter().flatten().copied();
         if self
@@ -374,6 +392,7 @@ impl<'a> LoadedSet<'a> {
     /// Puts clients into their domains, and noise on their features.
     fn turn_and_blur(&mut self) -> Result<()> {
         let (spec, all) = (self.spec, &mut self.all);
+        let tests = all.test.clone();
         if let Some(domains) = &spec.domains {
             domains.turn_all(&mut all.clients)?;
             domains.turn_all(&mut all.client_validation)?;
@@ -391,12 +410,31 @@ impl<'a> LoadedSet<'a> {
                 views.push(&mut all.client_tests);
             }
             noise.add(views, &self.stream.child("feature-noise", 0))?;
+            let what = "images with `data.feature-noise`";
+            all.no_black.extend(no_black(&self.train, what));
+            if spec.pools_tests() {
+                // those of all clients together, as they are now
+                let own = all.client_tests.iter();
+                let data = own.flat_map(|own| own.samples.values()).collect();
+                all.test = with_values(&tests, data)?;
+            }
             // a row more in front of others moves their numbers
             let what = "the noise on a row (`data.feature-noise`) depends on its number";
             all.inferred.push(what.into());
         }
         Ok(())
     }
+}
+
+/// Says what a crop fills images with that are no bytes any more, unless black was 0 in `bytes`.
+fn no_black(bytes: &Examples, what: &str) -> Option<String> {
+    let black = Augmenter::black(bytes.samples.inputs());
+    black.iter().any(|value| *value != 0.0).then(|| {
+        format!(
+            "{what} are numbers and no bytes: where `augment` has `crop`, the border is 0, the \
+             mean, and not black"
+        )
+    })
 }
 
 /// The set with its classes in the order of the spec.

@@ -17,6 +17,13 @@ impl DataSection for DataSpec {
         self.task_of(self.set.task()?).ok()
     }
 
+    fn vocabulary(&self) -> Option<usize> {
+        match &self.features {
+            Some(_) => Some(0),
+            None => self.set.vocabulary(),
+        }
+    }
+
     fn clients(&self) -> usize {
         DataSpec::clients(self)
     }
@@ -31,7 +38,7 @@ impl DataSection for DataSpec {
 
     fn has_other_public(&self) -> bool {
         let public = self.public.as_ref();
-        public.is_some_and(|p| matches!(p.from, PublicFrom::Set(_)))
+        public.is_some_and(|p| matches!(p.from, PublicFrom::Set(_) | PublicFrom::HalfOfTest))
     }
 
     fn takes_public(&self) -> Option<String> {

@@ -7,8 +7,9 @@ use std::sync::Arc;
 
 fl_core::choices! {
     /// Gaussian noise on the inputs of each client, as the models see them: after they were
-    /// normalised. Every row keeps its noise for the whole run; common test rows have none
-    /// (NIID-Bench, Li et al. 2022, "noise-based feature imbalance").
+    /// normalised. Every row keeps its noise for the whole run; common test rows have none, unless
+    /// they are those of all clients (`test.of: all`) (NIID-Bench, Li et al. 2022, "noise-based
+    /// feature imbalance").
     pub enum FeatureNoise {
         /// Client `k` of `n` has noise of this variance times `(k + 1) / n`, as the paper says:
         /// party `i`, counted from 1, has `Gau(sigma * i / N)`.
@@ -71,17 +72,24 @@ impl FeatureNoise {
                     let mut draws = stream.child("row", u64::from(*id)).draws();
                     row.mapv_inplace(|x| (f64::from(x) + deviation * draws.normal()) as f32);
                 }
-                let inputs = Inputs::Dense {
-                    shape: own.samples.shape(),
-                    data: values.into_raw_vec_and_offset().0,
-                };
-                let rows: Vec<usize> = own.samples.ids().iter().map(|id| *id as usize).collect();
-                let labels = Arc::new(own.labels().select(&rows));
-                *own = Examples::all(Arc::new(inputs), labels)?;
+                *own = with_values(own, values.into_raw_vec_and_offset().0)?;
             }
         }
         Ok(())
     }
+}
+
+/// The rows of `view` with these numbers as their inputs.
+///
+/// # Errors
+/// If there are not as many numbers as the rows have.
+pub(crate) fn with_values(view: &Examples, data: Vec<f32>) -> Result<Examples> {
+    let inputs = Inputs::Dense {
+        shape: view.samples.shape(),
+        data,
+    };
+    let rows: Vec<usize> = view.samples.ids().iter().map(|id| *id as usize).collect();
+    Examples::all(Arc::new(inputs), Arc::new(view.labels().select(&rows)))
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 //! Cut points are `floor(p * n)` in `f64`, in the order of operations of the published NumPy code.
 
 use anyhow::{Context, Result, ensure};
+use fl_core::floor_share;
 use ndarray::ArrayView2;
 
 /// Which samples each client owns.
@@ -279,7 +280,7 @@ pub fn rarest_positive(labels: ArrayView2<'_, i8>) -> (Vec<usize>, Vec<Option<us
     (counts, assigned)
 }
 
-/// `floor(n * fraction)` and the rest.
+/// `floor(n * fraction)` of a decimal fraction, and the rest.
 ///
 /// # Errors
 /// If `fraction` is not in `0..=1`.
@@ -288,7 +289,7 @@ pub fn fraction_split(n: usize, fraction: f64) -> Result<(usize, usize)> {
         (0.0..=1.0).contains(&fraction),
         "fraction {fraction}; it must be in 0..=1"
     );
-    let first = ((n as f64 * fraction).floor() as usize).min(n);
+    let first = floor_share(fraction, n).min(n);
     Ok((first, n - first))
 }
 

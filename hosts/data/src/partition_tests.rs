@@ -128,5 +128,7 @@ fn sizes_of_public_and_test() {
     );
     assert_eq!(fedkt_image_split(7), (3, 4));
     assert_eq!(fraction_split(10, 1.0).unwrap(), (10, 0));
+    // the product of these doubles is below 29
+    assert_eq!(fedkt_queries(100, 0.29).unwrap(), 29);
     assert!(text(fraction_split(10, 1.1)).contains("0..=1") && fedkt_queries(3, f64::NAN).is_err());
 }

@@ -80,7 +80,8 @@ fl_core::settings! {
 fl_core::settings! {
     /// How many rows to use. They are the first of every class, as many as keep the classes'
     /// proportions: the rows of some sets are sorted by class, so the very first rows of the file
-    /// would be of one class.
+    /// would be of one class. Without classes, as where the label is a number, they are the very
+    /// first.
     pub struct Limit {
         /// Of the training rows; all if not given.
         train: Option<usize> = None, in 1..;
@@ -103,6 +104,18 @@ impl Limit {
             let limit = limit.filter(|limit| *limit > rows)?;
             Some(format!(
                 "data.limit.{part} is {limit}, and there are {rows} {part} rows: all are used"
+            ))
+        })
+    }
+
+    /// A line for each limit that takes the very first of a user's rows, which have no classes.
+    pub(crate) fn first_rows(&self, (train, test): (usize, usize)) -> impl Iterator<Item = String> {
+        let both = [("train", self.train, train), ("test", self.test, test)];
+        both.into_iter().filter_map(|(part, limit, rows)| {
+            let limit = limit.filter(|limit| *limit < rows)?;
+            Some(format!(
+                "data.limit.{part} takes the first {limit} of {rows} {part} rows, since a row has \
+                 no class of its own: if the files are sorted, shuffle them or leave `limit` out"
             ))
         })
     }
@@ -455,6 +468,9 @@ impl DataSpec {
         let undersampled = match &self.undersampled {
             Some(_) if self.domains.is_some() => Err(anyhow!(
                 "images that are to be reconstructed cannot be turned; leave `domains` out"
+            )),
+            Some(_) if self.feature_noise.is_some() => Err(anyhow!(
+                "images that are to be reconstructed get no noise; leave `feature-noise` out"
             )),
             Some(how) => how.task(own).map(drop),
             None => Ok(()),

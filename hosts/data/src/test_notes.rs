@@ -31,6 +31,21 @@ pub(crate) fn of_one_class(tests: &Examples, classes: &[String]) -> Option<Strin
     })
 }
 
+/// Says that the label of all `what` rows is one number; `None` if it is not, or if they are too
+/// few to tell.
+pub(crate) fn of_one_number(rows: &Examples, what: &str) -> Option<String> {
+    const FEW: usize = 10;
+    let of = rows.numbers().filter(|of| of.of().nrows() >= FEW)?;
+    let (all, first) = (of.of(), of.of().row(0).to_owned());
+    let same = all.rows().into_iter().all(|row| row == first);
+    same.then(|| {
+        format!(
+            "all {} {what} rows have the same label: they do not tell how it depends on the inputs",
+            all.nrows()
+        )
+    })
+}
+
 /// Names the labels that no test row has, or that no test row lacks; `None` if there are none.
 pub(crate) fn of_one_value(tests: &Examples, labels: &[String]) -> Option<String> {
     let Labels::Multi(of) = &**tests.labels() else {
@@ -56,6 +71,30 @@ pub(crate) fn of_one_value(tests: &Examples, labels: &[String]) -> Option<String
             same.len(),
             labels.len(),
             first_names(&same, 5)
+        )
+    })
+}
+
+/// Names the classes of pixels, besides the background, that no test mask has; `None` if there are
+/// none.
+pub(crate) fn of_no_mask(tests: &Examples, classes: &[String]) -> Option<String> {
+    let truth = tests.masks()?;
+    let mut has = [false; 256];
+    truth
+        .of()
+        .iter()
+        .for_each(|of| has[usize::from(*of)] = true);
+    let absent = (1..truth.classes()).filter(|class| !has[*class]);
+    let absent: Vec<String> = absent
+        .filter_map(|class| Some(format!("`{}`", classes.get(class)?)))
+        .collect();
+    (!absent.is_empty()).then(|| {
+        format!(
+            "no test mask has {} ({} of {} classes besides the background); an image where none of \
+             it is predicted counts as 1 in `dice`",
+            first_names(&absent, 5),
+            absent.len(),
+            truth.classes() - 1
         )
     })
 }

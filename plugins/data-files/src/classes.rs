@@ -5,7 +5,7 @@ use crate::seen_numbers::SeenNumbers;
 use crate::settings::Files;
 use anyhow::{Context, Result, bail, ensure};
 use fl_core::settings::show;
-use fl_core::{LabelScale, Labels, Loss, Numbers, first_names};
+use fl_core::{LabelScale, Labels, Loss, Numbers, first_names, metrics};
 use fl_data_kit::NumberLabel;
 use ndarray::Array2;
 use std::cmp::Reverse;
@@ -15,6 +15,8 @@ use std::collections::BTreeMap;
 const MAX_CLASSES: usize = 10_000;
 /// More different numbers with decimals than this are numbers to be predicted.
 const MAX_DECIMALS: usize = 20;
+/// Numbers to predict may be off by this share of their deviation.
+const LOST: f64 = 1e-3;
 
 /// The classes, as they are found.
 pub(crate) struct Classes {
@@ -73,6 +75,32 @@ impl Meaning {
              private, state the scale: `kind: {{ number: {{ centre: .., spread: .. }} }}` in `label`",
             own.len()
         ))
+    }
+
+    /// Says that numbers to predict lose digits, which tell these training rows apart: a model
+    /// learns them on their scale with 32 bits.
+    pub(crate) fn rounded(&self, own: &[u32], label: &str) -> Option<String> {
+        let Self::Numbers(all, Some(LabelScale { centre, spread }), _) = self else {
+            return None;
+        };
+        let own: Vec<f64> = own.iter().map(|at| all[*at as usize]).collect();
+        let off = |number: &f64| {
+            let kept = f64::from(((number - centre) / spread) as f32) * spread + centre;
+            let many = number.abs() >= INEXACT;
+            let read = Some(number.abs() * f64::EPSILON).filter(|_| many);
+            (kept - number).abs().max(read.unwrap_or(0.0))
+        };
+        let squares = own.iter().map(|number| off(number).powi(2));
+        let off = (squares.sum::<f64>() / own.len() as f64).sqrt();
+        let (_, deviation) = metrics::mean_std(&own);
+        let vary = |number: &f64| *number != own[0] || number.abs() >= INEXACT;
+        (own.iter().any(vary) && off > LOST * deviation).then(|| {
+            format!(
+                "{label}: numbers lose digits on their scale (centre {centre:e}, spread {spread:e}, 32 bits): they are off by \
+                 {off:.2e}, beside a deviation of {deviation:.2e}; state a `centre` near their mean and a `spread` near their \
+                 deviation, or subtract a constant in the files"
+            )
+        })
     }
 
     /// The labels of rows with these numbers.

@@ -44,6 +44,8 @@ pub(crate) fn read(files: &Files) -> Result<Rows> {
     let of_own: Vec<u32> = held.own.iter().flat_map(|part| &part.of).copied().collect();
     let scale = labels.find_scale(&of_own, &files.label_name());
     notes.found.extend(scale);
+    let rounded = labels.rounded(&of_own, &files.label_name());
+    notes.hidden.extend(rounded);
     notes.hidden.extend(classes.doubts(&files.label_name()));
     let rows = Rows {
         classes: names,

@@ -64,6 +64,24 @@ fn feature_noise_grows_from_client_to_client_and_spares_common_tests() {
         assert_eq!(values(&still.client_tests), values(&blurred.client_tests));
         assert_ne!(values(&still.clients), values(&blurred.clients));
     }
+    // the rows of all clients together have the noise of each
+    let pooled = of("feature-noise: {variance: 4}, test: {own: 0.3, of: all}");
+    let own = pooled
+        .client_tests
+        .iter()
+        .flat_map(|own| own.samples.values());
+    let all: Vec<f32> = pooled.test.samples.values().into_iter().collect();
+    assert_eq!(all, own.collect::<Vec<f32>>());
+    let own = pooled
+        .client_tests
+        .iter()
+        .flat_map(|own| own.classes().unwrap());
+    assert_eq!(pooled.test.classes().unwrap(), own.collect::<Vec<u32>>());
+    // a crop knows black of bytes only
+    let said =
+        |all: &fl_data::Assembled| all.no_black.join("; ").contains("the mean, and not black");
+    assert!(said(&turned(", feature-noise: {variance: 0.4}")) && !said(&turned("")));
+    assert!(!said(&noisy));
     // by the code the first client has none; a row's noise is its own, however many rows there are
     let code = of("feature-noise: {deviation: 0.3}");
     let first = code.clients[0].samples.values();
@@ -74,4 +92,6 @@ fn feature_noise_grows_from_client_to_client_and_spares_common_tests() {
     assert!(one.contains("there is one client"), "{one}");
     let cells = errors("{set: cells, feature-noise: {variance: 1}}");
     assert!(cells.contains("have classes or values get none"), "{cells}");
+    let less = errors("{set: glyphs, undersampled: {}, feature-noise: {variance: 1}}");
+    assert!(less.contains("leave `feature-noise` out"), "{less}");
 }

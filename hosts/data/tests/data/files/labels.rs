@@ -418,3 +418,54 @@ fn numbers_to_predict_may_be_as_large_as_they_are() {
     let data = case.data(&files, ", clients: 1");
     assert_eq!(data.clients[0].len(), 2);
 }
+
+#[test]
+fn numbers_to_predict_that_lose_digits_are_told() {
+    let told = |first: f64, step: f64, kind: &str| {
+        let row = |k: u32| format!("{k},{}\n", first + step * f64::from(k));
+        let table = "x,y\n".to_string() + &(0..20).map(row).collect::<String>();
+        let case = Case::new(&[("a.csv", &table[..])]);
+        let label = format!("label: {{column: y, kind: {kind}}}");
+        let files = format!("{{format: csv, train: a.csv, holdout: 0.5, {label}}}");
+        case.data(&files, "").hidden_notes.join("; ")
+    };
+    let lost = |said: &str| said.contains("`y`: numbers lose digits on their scale");
+    let plain = "{number: {centre: 0, spread: 1}}";
+    let said = told(1e9, 1.0, plain);
+    assert!(lost(&said), "{said}");
+    assert!(!lost(&told(1e9, 1.0, "number")));
+    assert!(!lost(&told(1e3, 1.0, plain)) && !lost(&told(0.1, 0.0, plain)));
+    // a double does not hold these whole numbers
+    let said = told(1_152_921_504_606_846_976.0, 0.0, "number");
+    assert!(lost(&said), "{said}");
+}
+
+#[test]
+fn a_limit_on_rows_without_classes_takes_the_first_and_says_so() {
+    let row = |k: u32| format!("{k},{}\n", k / 40);
+    let table = "x,y\n".to_string() + &(0..100).map(row).collect::<String>();
+    let case = Case::new(&[("a.csv", &table[..])]);
+    let told = |kind: &str, limit: &str| {
+        let label = format!("label: {{column: y, kind: {kind}}}");
+        let files = format!("{{format: csv, train: a.csv, test: a.csv, {label}}}");
+        case.data(&files, limit).hidden_notes.join("; ")
+    };
+    let limit = ", limit: {train: 40, test: 60}";
+    let said = told("number", limit);
+    let first = "data.limit.train takes the first 40 of 100 train rows, since a row has no class \
+                 of its own: if the files are sorted, shuffle them or leave `limit` out";
+    assert!(
+        said.contains(first) && said.contains("first 60 of 100 test rows"),
+        "{said}"
+    );
+    assert!(
+        said.contains("all 40 training rows have the same label"),
+        "{said}"
+    );
+    assert!(!said.contains("test rows have the same label"), "{said}");
+    let said = told("number", "") + &told("class", limit);
+    assert!(
+        !said.contains("takes the first") && !said.contains("same label"),
+        "{said}"
+    );
+}

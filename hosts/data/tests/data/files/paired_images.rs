@@ -89,6 +89,15 @@ fn masks_are_read_by_the_names_of_their_images() {
         [0, 0, 2, 1, 0, 0]
     );
 
+    let data = read(
+        dir.path(),
+        "format: masks, classes: [none, organ, tumour, vessel]",
+    )
+    .unwrap();
+    let absent = "no test mask has `vessel` (1 of 3 classes besides the background); an image \
+                  where none of it is predicted counts as 1 in `dice`";
+    assert!(data.hidden_notes.iter().any(|note| note == absent));
+
     // 255 often means "no class" elsewhere
     let dir = folders(|_| eight(&[0, 1, 2, 255, 0, 0]));
     let data = read(dir.path(), "format: masks").unwrap();
