@@ -131,6 +131,9 @@ pub fn check_data(spec: &Spec<DataSpec>, data: &Assembled) -> anyhow::Result<Dat
     let protocol = spec.make_protocol(&protocol_context(spec, &data.task))?;
     let mut notes = check_lots(spec, data, protocol.as_ref())?;
     check_features(spec, data)?;
+    if crops(spec) {
+        notes.notes.extend(data.no_black.iter().cloned());
+    }
     if let Some(initial) = protocol.declare().loads {
         let parts = spec.parts.in_slots(protocol.slots());
         notes
@@ -309,6 +312,18 @@ impl Meaning {
             )
         })
     }
+}
+
+/// Whether a part crops images.
+fn crops(spec: &Spec<DataSpec>) -> bool {
+    let crops = |value: &serde_yaml::Value| {
+        let mut changes = value.get("augment")?.as_sequence()?.iter();
+        changes
+            .any(|change| change.get("crop").is_some())
+            .then_some(())
+    };
+    let mut parts = spec.parts.iter();
+    parts.any(|part| crops(&part.settings.value).is_some())
 }
 
 /// Compares a property of a kept model with that of this run. If they differ, returns the text of

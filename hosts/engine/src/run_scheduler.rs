@@ -27,6 +27,8 @@ pub struct Job {
     pub name: String,
     /// Its table. Runs of one table take about the same time.
     pub table: String,
+    /// What its table measures, in the order of the columns.
+    pub measures: Vec<String>,
     /// Its number in the study.
     pub at: usize,
 }
@@ -253,12 +255,12 @@ impl Pool<'_> {
         if let Some(after) = outcome.stopped {
             return Ok(Some(format!("stopped after {after}")));
         }
-        let metrics = outcome.metrics.iter();
-        let best = metrics.filter(|(name, _)| fl_core::metrics::is_score(name));
-        let best = best
-            .map(|(name, value)| format!("{name} {value:.4}"))
-            .next();
-        Ok(Some(best.unwrap_or("done".into())))
+        let mut asked = job.measures.iter();
+        let asked = asked.find_map(|name| outcome.metrics.get_key_value(name));
+        let score = |(name, _): &(&String, _)| fl_core::metrics::is_score(name);
+        let shown = asked.or_else(|| outcome.metrics.iter().find(score));
+        let shown = shown.map(|(name, value)| format!("{name} {value:.4}"));
+        Ok(Some(shown.unwrap_or("done".into())))
     }
 
     fn end(&self, at: usize, ended: anyhow::Result<String>, took: Duration) {

@@ -18,7 +18,7 @@ use fl_privacy::AccountantId;
 use fl_privacy::{accountant, own_parts};
 use fl_registry::{Catalogue, Spec};
 use fl_report::Run;
-use fl_study::{BuiltTable, RunResult, RunResults, RunSpec, StudyFile, Table};
+use fl_study::{BegunRun, BuiltTable, RunResult, RunResults, RunSpec, StudyFile, Table};
 use spec_check::{checked, chosen};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -227,8 +227,22 @@ impl<'a> CheckedStudy<'a> {
         let mut seen = BTreeSet::new();
         open.retain(|(_, checked)| seen.insert(&checked.key.spec));
         let open = open.into_iter();
-        open.map(|(run, checked)| job(run, checked, self.folder(&checked.key)))
+        open.map(|(run, checked)| self.job(run, checked, self.folder(&checked.key)))
             .collect()
+    }
+
+    fn job(&self, run: &RunSpec, checked: &CheckedRun, folder: PathBuf) -> Job {
+        let table = self.tables.iter().filter(|of| of.name == checked.table);
+        let names = table.flat_map(Table::measured).flat_map(|of| &of.names);
+        Job {
+            run: run.clone(),
+            spec: checked.spec.clone(),
+            folder,
+            name: checked.place.clone(),
+            table: checked.table.clone(),
+            measures: names.cloned().collect(),
+            at: checked.at,
+        }
     }
 
     /// Whether finished runs add lines to a file of results. Those with other values do not.
@@ -389,14 +403,20 @@ impl<'a> CheckedStudy<'a> {
         };
         let parts = self.parts();
         let make = |id: &AccountantId| accountant(&parts, id);
-        // one that is not done may have released all that it may
+        // one that is not done, or failed, may have released all that it may
         let begun = self.runs.iter().filter_map(|(run, checked)| {
             let folder = self.folder(&checked.key);
-            let open = !self.results.contains_key(run) && folder.join("run.json").exists();
-            open.then(|| {
-                let opened = Run::open_brief(&folder);
-                (folder, (place(run).unwrap_or_default(), opened))
-            })
+            let failed = self.results.get(run).map(Result::is_err);
+            failed
+                .unwrap_or_else(|| folder.join("run.json").exists())
+                .then(|| {
+                    let begun = BegunRun {
+                        name: place(run).unwrap_or_default(),
+                        run: Run::open_brief(&folder),
+                        failed: failed.is_some(),
+                    };
+                    (folder, begun)
+                })
         });
         let begun = begun.collect();
         let totals = fl_study::totals(&self.tables, &self.results, &begun, &place, &make);
@@ -492,17 +512,6 @@ impl<'a> CheckedStudy<'a> {
             }
         }
         Ok(WrittenStudy { files, fine })
-    }
-}
-
-fn job(run: &RunSpec, checked: &CheckedRun, folder: PathBuf) -> Job {
-    Job {
-        run: run.clone(),
-        spec: checked.spec.clone(),
-        folder,
-        name: checked.place.clone(),
-        table: checked.table.clone(),
-        at: checked.at,
     }
 }
 

@@ -28,7 +28,7 @@ pub use rows::{DataId, RowKey, Sealed, Sharing};
 pub use spending::{
     RunSpending, accountant, book, check_ledger, forecast, ledger_fault, made_accountant, own_parts,
 };
-pub use total::{MakeAccountant, price, rule, together};
+pub use total::{MakeAccountant, caveat, price, rule, together};
 
 use fl_core::Result;
 

@@ -277,11 +277,7 @@ impl Extent {
     const OF_COUNTS: Self = Self {
         rows: Some(1),
         voters: 1,
-        votes: Some(VoteSensitivity {
-            example: Some(1),
-            party: None,
-            from_data: false,
-        }),
+        votes: Some(VoteSensitivity::of_own_examples(1)),
     };
 
     /// Returns that of an exchange. How many votes count together is known once they are counted.
@@ -351,7 +347,7 @@ fn made_up(
         counts.set_sensitivity(extent.votes.unwrap_or(VoteSensitivity {
             example: Some(other),
             party: Some(other),
-            from_data: false,
+            ..VoteSensitivity::default()
         }));
     }
     Some(message)

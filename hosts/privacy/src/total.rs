@@ -145,8 +145,9 @@ fn sum(
     }
 }
 
-/// Says by which rule [`together`] composes these runs.
-pub fn rule(runs: &[&Entry], observer: Observer) -> String {
+/// Says by which rule [`together`] composes these runs, of which so many are known to have
+/// `failed`, and what that leaves open ([`caveat`]).
+pub fn rule(runs: &[&Entry], failed: usize, observer: Observer) -> String {
     let mut accountants: Vec<String> = Vec::new();
     let mut by_budget = 0;
     for run in runs {
@@ -177,19 +178,38 @@ pub fn rule(runs: &[&Entry], observer: Observer) -> String {
     if splits(runs).len() > 1 {
         rule += "; a row counts as the worst client's in each split";
     }
-    let open = |run: &&&Entry| !matches!(run.state, State::Settled(_));
-    match runs.iter().filter(open).count() {
-        0 => {}
-        1 => {
-            rule += "; one run is not done, and if it failed or was stopped because of rows, nothing covers that"
-        }
-        n => {
-            rule += &format!(
-                "; {n} runs are not done, and if one failed or was stopped because of rows, nothing covers that"
-            )
-        }
+    if let Some(caveat) = caveat(runs, failed) {
+        rule += &format!("; {caveat}");
     }
     rule
+}
+
+/// Says what the guarantee of these runs does not cover, since some are not done; so many of them
+/// are known to have `failed`. `None` if all are done.
+pub fn caveat(runs: &[&Entry], failed: usize) -> Option<String> {
+    let open = |run: &&&Entry| !matches!(run.state, State::Settled(_));
+    let open = runs.iter().filter(open).count().saturating_sub(failed);
+    let failed = match failed {
+        0 => None,
+        1 => Some("one run failed, and nothing covers that a row may be why".into()),
+        n => Some(format!(
+            "{n} runs failed, and nothing covers that a row may be why"
+        )),
+    };
+    let open = match open {
+        0 => None,
+        1 => Some(
+            "one run is not done, and if it failed or was stopped because of rows, nothing covers \
+             that"
+                .into(),
+        ),
+        n => Some(format!(
+            "{n} runs are not done, and if one failed or was stopped because of rows, nothing \
+             covers that"
+        )),
+    };
+    let both: Vec<String> = failed.into_iter().chain(open).collect();
+    (!both.is_empty()).then(|| both.join("; "))
 }
 
 /// The splits of these runs, each once.

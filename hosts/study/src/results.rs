@@ -113,6 +113,17 @@ impl RunResult {
         summary.map_or(&[], |summary| &summary.data_notes)
     }
 
+    /// Returns what a reader should know of the attack, such as that it changes nothing.
+    pub(crate) fn attack_notes(&self) -> Vec<String> {
+        let notes = self.run.summary.iter().flat_map(|summary| &summary.notes);
+        let said = notes.filter_map(|note| {
+            let (slot, said) = note.split_once(": parts.")?.1.split_once(": ")?;
+            let whole = slot.split_once(" of stage ").map_or(slot, |(name, _)| name);
+            ["attack", "labels"].contains(&whole).then(|| said.into())
+        });
+        said.collect()
+    }
+
     /// Returns what a reader should know of these measures whose means leave out clients, and of
     /// what is computed over the same clients, such as their worst tenth.
     pub(crate) fn partial_notes(&self, names: &BTreeSet<&String>) -> Vec<String> {

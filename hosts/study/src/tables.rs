@@ -10,6 +10,7 @@ use fl_report::{
     NEGATIVE_TRANSFER, Run, Section, WorseThanAlone, digits_of, is_alone, worse_than_alone,
 };
 use std::collections::{BTreeMap, BTreeSet};
+use std::slice;
 
 /// A measured column of a row, as [`crate::tables_csv`] names its cells.
 pub(crate) type CsvLine = [String; 14];
@@ -77,8 +78,12 @@ pub fn made(table: &Table, answers: &RunResults) -> BuiltTable {
     }
     let wrong = maker.wrong();
     let wholly = failed.is_empty() && missing == 0 && wrong.is_empty();
+    if wrong.is_empty() {
+        notes.extend(maker.blank_rows());
+    }
     notes.extend(wrong);
     notes.extend(maker.caveats());
+    notes.extend(maker.attack_notes());
     notes.extend(maker.partial_notes());
     notes.extend(maker.data_notes());
     notes.extend(maker.older());
@@ -220,7 +225,10 @@ impl TableBuilder<'_> {
         let found = beside.clone().find_map(Result::ok);
         let why = || match beside.next() {
             Some(Err(why)) => why,
-            _ => format!("no row here has a finished run of `solo` with seed {seed}"),
+            _ => format!(
+                "no row here has a finished run of `solo` with seed {seed} that begins without \
+                 `initial`"
+            ),
         };
         let found = found.ok_or_else(why)?;
         let first = found.first().map(WorseThanAlone::numbers);
@@ -267,6 +275,44 @@ impl TableBuilder<'_> {
             }
         });
         said.collect()
+    }
+
+    /// Returns rows that are done and have measured nothing of any column, with what they measured.
+    /// A measurement without a number, as of a model that diverged, is one too.
+    fn blank_rows(&self) -> Vec<String> {
+        let names = self.names();
+        let across = 0..self.table.across.len();
+        let has = |row: usize, what: &Measured| {
+            let values = |at| self.values(row, at, &what.names, what.of);
+            across.clone().any(|at| !values(at).is_empty())
+        };
+        let blank = |row: usize| {
+            let mut measured = self.table.measured().peekable();
+            measured.peek()?;
+            let mut done = self.done(self.table.runs[row].iter().flatten()).peekable();
+            let known = done.peek()?.all();
+            // notes of their own say why they have no number
+            let told = |run: &RunResult| {
+                let tells = |name: &&String| {
+                    !run.caveats(name).is_empty() || !run.rounds(slice::from_ref(*name)).is_empty()
+                };
+                is_alone(run.run()) || names.iter().any(tells)
+            };
+            if measured.any(|what| has(row, what)) || done.any(told) {
+                return None;
+            }
+            let known: Vec<String> = known.into_iter().map(|(name, _)| name).collect();
+            let (name, known) = (&self.table.rows[row].name, known.join(", "));
+            Some(format!(
+                "{name} has measured nothing of these columns; there are {known}."
+            ))
+        };
+        (0..self.table.rows.len()).filter_map(blank).collect()
+    }
+
+    /// Returns what readers should know of the attacks, with the rows that it concerns.
+    fn attack_notes(&self) -> Vec<String> {
+        self.few_notes("Attack", RunResult::attack_notes)
     }
 
     /// Returns what readers should know of the data, with the rows that it concerns.

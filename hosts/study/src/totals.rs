@@ -6,13 +6,24 @@ use crate::results::RunResults;
 use crate::tables::{BuiltTable, CsvLine};
 use fl_core::Result;
 use fl_core::privacy::Protection;
-use fl_privacy::{Entry, MakeAccountant, data_sets, rule};
+use fl_privacy::{Entry, MakeAccountant, State, caveat, data_sets, rule};
 use fl_report::{Run, Section};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// A run that has begun and is not done, with the name of its row.
-pub type BegunRun = (String, Result<Run>);
+/// A run that has begun and is not done, or that failed, with the name of its row.
+#[derive(Debug)]
+pub struct BegunRun {
+    /// The name of its row.
+    pub name: String,
+    /// The run, as its folder has it.
+    pub run: Result<Run>,
+    /// Whether it is known to have failed.
+    pub failed: bool,
+}
+
+/// What the joint guarantee needs of a run: the name of its row, and whether it failed.
+type Counted<'a> = (String, &'a Run, bool);
 
 /// Returns the joint guarantees of the runs of these tables, as [`joint`]. `begun` are those that
 /// are not done, by their folders. `place` names a run's row.
@@ -29,17 +40,17 @@ pub fn totals<'a>(
     let done = all.filter_map(|(_, spec)| {
         let run = answers.get(spec)?.as_ref().ok()?.run();
         // equal specs are one run, in one folder
-        Some((&*run.path, (place(spec)?, run)))
+        Some((&*run.path, (place(spec)?, run, false)))
     });
-    let mut runs: BTreeMap<&Path, (String, &Run)> = done.collect();
-    let open = |(folder, (name, run)): (&'a PathBuf, &'a BegunRun)| {
-        Some((&**folder, (name.clone(), run.as_ref().ok()?)))
+    let mut runs: BTreeMap<&Path, Counted<'_>> = done.collect();
+    let open = |(folder, begun): (&'a PathBuf, &'a BegunRun)| {
+        let run = begun.run.as_ref().ok()?;
+        Some((&**folder, (begun.name.clone(), run, begun.failed)))
     };
     runs.extend(begun.iter().filter_map(open));
-    // what a failed run has released is not known here, so nothing holds for all
-    let unread = begun.values().filter(|(_, run)| run.is_err());
-    let failed = answers.values().filter(|result| result.is_err());
-    let unknown = match failed.count() + unread.count() {
+    // what a run without a book has released is not known here, so nothing holds for all
+    let unread = begun.values().filter(|begun| begun.run.is_err());
+    let unknown = match unread.count() {
         0 => None,
         1 => Some("a failed run may have released more".into()),
         failed => Some(format!("{failed} failed runs may have released more")),
@@ -53,22 +64,33 @@ pub fn joint<'a>(
     runs: impl Iterator<Item = (String, &'a Run)>,
     make: MakeAccountant<'_>,
 ) -> Option<BuiltTable> {
-    joint_beside(runs, None, make)
+    joint_beside(runs.map(|(name, run)| (name, run, false)), None, make)
 }
 
 /// As [`joint`], beside other releases of which nothing is known, if so.
 fn joint_beside<'a>(
-    runs: impl Iterator<Item = (String, &'a Run)>,
+    runs: impl Iterator<Item = Counted<'a>>,
     unknown: Option<String>,
     make: MakeAccountant<'_>,
 ) -> Option<BuiltTable> {
     let (mut rows, mut csv) = (Vec::new(), Vec::new());
     let title = "Privacy of all runs on the same rows";
-    let entries = Entry::of_runs(runs);
+    let runs: Vec<Counted<'a>> = runs.collect();
+    let named = runs.iter().map(|(name, run, _)| (name.clone(), *run));
+    let entries = Entry::of_runs(named);
+    let failed = entries
+        .iter()
+        .zip(&runs)
+        .filter(|(_, (.., failed))| *failed);
+    let failed = failed.map(|(entry, _)| entry);
+    let open = |entry: &&Entry| !matches!(entry.state, State::Settled(_));
+    let failed: Vec<&Entry> = failed.filter(open).collect();
     let sets = data_sets(&entries).into_iter();
     for group in sets.filter(|set| set.runs.len() > 1) {
         let names: Vec<&str> = group.names.iter().copied().collect();
         let set = names.join(", ");
+        let of_set = |run: &&&Entry| group.runs.iter().any(|of| std::ptr::eq(*of, **run));
+        let failed = failed.iter().filter(of_set).count();
         for (observer, all) in group.together(make) {
             let all = match &unknown {
                 Some(why) => Protection::nothing(vec![why.clone()]),
@@ -77,9 +99,12 @@ fn joint_beside<'a>(
             if !group.runs.iter().any(|run| run.guarantees(observer)) {
                 continue;
             }
-            let how = match all {
-                Protection::Holds(_) => rule(&group.runs, observer),
-                Protection::Nothing { .. } => String::new(),
+            let (how, open) = match all {
+                Protection::Holds(_) => {
+                    let how = rule(&group.runs, failed, observer);
+                    (how, caveat(&group.runs, failed))
+                }
+                Protection::Nothing { .. } => (String::new(), None),
             };
             let runs = group.runs.len().to_string();
             let priced = all.guarantee();
@@ -95,6 +120,9 @@ fn joint_beside<'a>(
                     .zip(about)
                     .for_each(|(cell, text)| *cell = text.into());
                 line[13] = all.to_string();
+                if let Some(open) = &open {
+                    line[13] += &format!("; {open}");
+                }
                 csv.push(line);
             }
             rows.push(vec![

@@ -322,3 +322,59 @@ tables:
     let mixed = "t,one,,loss or accuracy in round 2 or bytes.up up to round 2,1,0.5,";
     assert!(csv.contains(mixed), "{csv}");
 }
+
+/// The markdown of a table with one column, whose rows `one` and `other` are these runs.
+fn of_two_rows(paths: [&Path; 2], column: &str) -> String {
+    let text = format!(
+        "name: s\ndefaults: {{ base: a.yaml, seeds: 1 }}\ntables:\n- name: t\n  \
+         columns: [{column}]\n  rows: [{{ name: one }}, {{ name: other, set: {{ x: 1 }} }}]\n"
+    );
+    let study = Study::parse(&Document::parse("s.yaml", text.as_bytes())).unwrap();
+    let table = &study.tables[0];
+    let rows = table.runs.iter().zip(paths);
+    let runs = rows.map(|(row, path)| {
+        let (_, run) = &row[0][0];
+        (run.clone(), Ok(RunResult::read(path).unwrap()))
+    });
+    made(table, &runs.collect::<RunResults>()).markdown
+}
+
+#[test]
+fn a_row_that_diverged_has_measured_something() {
+    let dir = tempfile::tempdir().unwrap();
+    let [path, other] = ["one", "other"].map(|name| dir.path().join(name));
+    folder(dir.path(), "one", 0.5);
+    folder_of(dir.path(), "other", ("auc", 0.5));
+    let blank = |column: &str| {
+        let said = of_two_rows([&path, &other], column);
+        said.contains("one has measured nothing of these columns")
+    };
+    assert!(blank("{ measure: auc }"));
+    let point = "{\"step\":\"round 1\",\"round\":1,\"name\":\"auc\",\"value\":null}\n";
+    fs::write(path.join("metrics.jsonl"), point).unwrap();
+    // it has no number, and no round 2
+    assert!(!blank("{ measure: auc }"));
+    assert!(!blank("{ measure: auc, round: 2 }"));
+}
+
+#[test]
+fn notes_on_each_kind_of_attack_stand_below_the_table() {
+    let dir = tempfile::tempdir().unwrap();
+    let [path, other] = ["one", "other"].map(|name| dir.path().join(name));
+    folder(dir.path(), "one", 0.5);
+    folder(dir.path(), "other", 0.5);
+    let notes = [
+        "a: parts.attack: it is weak: no",
+        "a: parts.labels: it flips",
+        "a: parts.labels of stage 2: it stops",
+        "a: parts.model: it is odd",
+    ];
+    let outcome = format!("{{\"outcome\":{{\"digest\":\"d\"}},\"notes\":{notes:?}}}");
+    fs::write(path.join("outcome.json"), outcome).unwrap();
+    let said = of_two_rows([&path, &other], "mean");
+    for due in ["it is weak: no", "it flips", "it stops"] {
+        let due = format!("* Attack of one: {due}.");
+        assert!(said.contains(&due), "{said}");
+    }
+    assert!(!said.contains("odd"), "{said}");
+}

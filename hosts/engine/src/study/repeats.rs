@@ -1,6 +1,6 @@
 //! Recorded runs of a study, done again.
 
-use super::{CheckedRun, CheckedStudy, job, short};
+use super::{CheckedRun, CheckedStudy, short};
 use crate::events::unpriced;
 use crate::run_scheduler::{Job, OnJob, run_all};
 use anyhow::Context;
@@ -54,7 +54,7 @@ impl CheckedStudy<'_> {
         let chosen = draws.choose(all.len(), number.min(all.len()));
         let job = |at: usize| {
             let (run, checked) = all[at];
-            job(run, checked, folders.path().join(short(&checked.key.spec)))
+            self.job(run, checked, folders.path().join(short(&checked.key.spec)))
         };
         Ok(Repeats {
             jobs: chosen.into_iter().map(job).collect(),
