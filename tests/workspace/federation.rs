@@ -569,7 +569,7 @@ fn too_few_answers_stop_the_run_or_repeat_the_round() {
     let text = format!("{error:#}");
     assert!(
         text.contains(
-            "3 usable answers to `numbers` of 6; clients 0, 1 and 2 gave none; client 0: it crashed"
+            "3 usable answers to `numbers` of 6; clients 0, 1 and 2 gave none that is usable; client 0: it crashed"
         ),
         "{text}"
     );

@@ -356,9 +356,13 @@ impl StopWhen {
         let than = best.map_or(String::new(), |(best, round)| {
             format!("; the best was {best:.4}, in round {round}")
         });
+        let by = match self.min_change {
+            0.0 => String::new(),
+            least => format!(" by {least}"),
+        };
         (since >= self.patience).then(|| {
             format!(
-                "`{}` did not improve in {since} evaluations{than}",
+                "`{}` did not improve{by} in {since} evaluations{than}",
                 self.metric
             )
         })
@@ -451,9 +455,12 @@ fn rounds_end_when_a_measure_has_not_improved_for_so_many_evaluations() {
         "{why}"
     );
     assert!(rule(3, 0.1, Better::Lower).reason(&falls).is_some());
-    // what is no improvement may be the best, and tenths and hundredths are what they look like
-    let why = rule(2, 0.1, Better::Higher).reason(&of(&[0.1, 0.15, 0.12])).unwrap();
+    // what is no improvement may be the best
+    let why = rule(2, 0.1, Better::Higher)
+        .reason(&of(&[0.1, 0.15, 0.12]))
+        .unwrap();
     assert!(why.ends_with("the best was 0.1500, in round 2"), "{why}");
+    // a change of exactly `min-change` counts, in spite of rounding
     let hundredths = of(&[0.02, 0.02, 0.03]);
     assert_eq!(rule(2, 0.01, Better::Higher).reason(&hundredths), None);
     // attempts of one round are one evaluation, the last

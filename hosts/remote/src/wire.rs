@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 /// The version of heads in this program. It comes first in every head, so that another version is
 /// recognised. `hosts/python/fl/_flower/plain_client.py` reads and writes this version too.
-pub const VERSION: u32 = 8;
+pub const VERSION: u32 = 9;
 
 /// The most bytes of a head: an envelope grows only with the classes and with the releases.
 pub const MAX_HEAD: usize = 16 << 20;

@@ -54,7 +54,7 @@ pub struct RunFolder {
 
 /// The beginning of a `state` of this version, after its checksum; without it an older fl wrote the
 /// file.
-const FORMAT: &[u8] = b"fl-state-5\n";
+const FORMAT: &[u8] = b"fl-state-6\n";
 
 /// The names of the logs that each run has, beside its receipts.
 pub(crate) const LOGS: [&str; 3] = [JOURNAL, METRICS, COSTS];

@@ -432,7 +432,7 @@ fn note_unmeasured(sim: &mut Sim<'_>, rule: Option<&StopWhen>) {
 }
 
 /// Says which measures are of earlier models: those that the last rounds did not measure, scores of
-/// steps outside of rounds that rounds followed, and scores before the step that a run stopped
+/// steps outside of rounds that rounds followed, and scores before the round that a run stopped
 /// after.
 fn earlier(metrics: &[Metric], stopped: Option<&str>) -> Vec<String> {
     let reached = |of: &[Metric]| of.iter().map(|m| m.round).max().unwrap_or(0);
@@ -440,6 +440,8 @@ fn earlier(metrics: &[Metric], stopped: Option<&str>) -> Vec<String> {
     let last: BTreeMap<&str, usize> = (metrics.iter().enumerate())
         .map(|(at, m)| (&*m.name, at))
         .collect();
+    // a step outside of rounds may leave the model as it is
+    let later = |step: &str| stopped.is_some_and(|to| to.starts_with("round ") && to != step);
     let mut of_step: BTreeMap<(usize, &str), Vec<String>> = BTreeMap::new();
     for (name, at) in last {
         let Metric { round, step, .. } = &metrics[at];
@@ -447,7 +449,7 @@ fn earlier(metrics: &[Metric], stopped: Option<&str>) -> Vec<String> {
         let before = match *round {
             // a step outside of rounds is where its measurements are
             0 => score && reached(&metrics[..at]) < all,
-            round => round < all || stopped.is_some_and(|after| score && after != step),
+            round => round < all || (score && later(step)),
         };
         if before {
             let names = of_step.entry((*round, &**step)).or_default();
@@ -673,7 +675,9 @@ mod tests {
         assert_eq!(told(&both, None), [due]);
         let due = "`accuracy`: last measured in round 2, and the run stopped after round 3";
         assert_eq!(told(&[one, two], Some("round 3")), [due]);
-        assert!(told(&[one, two], Some("round 2")).is_empty());
+        for step in ["round 2", "fine-tuning"] {
+            assert!(told(&[one, two], Some(step)).is_empty());
+        }
     }
 
     #[test]

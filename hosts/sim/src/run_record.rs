@@ -108,13 +108,13 @@ impl RunRecord {
     }
 
     /// Returns name and value of the last measured score: accuracy, mAUC, or what the task has. Of
-    /// those of one step it is the common model's, or else a mean over clients.
+    /// those of one step it is the one whose name has the fewest parts (`accuracy`, or else
+    /// `clients.accuracy`, and never `own.best.accuracy` beside `own.accuracy`); of equals, the last.
     pub fn score(&self) -> Option<(&str, f64)> {
         let measured = self.metrics.iter().rev();
         let mut scores = measured.filter(|m| metrics::is_score(&m.name)).peekable();
         let step = &scores.peek()?.step;
         let of_step = scores.take_while(|m| m.step == *step);
-        // `own.accuracy` goes before `own.best.accuracy`
         let score = of_step.min_by_key(|m| m.name.matches('.').count())?;
         Some((&score.name, score.value))
     }

@@ -41,6 +41,14 @@ impl Conflict {
         )
     }
 
+    /// Reports that `setting` has no effect, for a reason such as "while `terms.gan` is 0".
+    pub fn no_effect(setting: &'static str, reason: &str) -> Self {
+        Self::at(
+            setting,
+            format_args!("has no effect {reason}: leave it out"),
+        )
+    }
+
     /// Returns the conflict if `wrong`.
     pub fn when(self, wrong: bool) -> Option<Self> {
         wrong.then_some(self)

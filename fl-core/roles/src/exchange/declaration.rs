@@ -61,8 +61,7 @@ impl InitialModel {
     /// is `public` has no effect.
     pub fn conflict(initial: Option<&Self>, public: bool) -> Option<Conflict> {
         let Some(initial) = initial else {
-            let text = "has no effect without `initial`: leave it out";
-            return Conflict::at("initial-is-public", text).when(public);
+            return Conflict::no_effect("initial-is-public", "without `initial`").when(public);
         };
         let why = match std::fs::metadata(&initial.file) {
             Ok(found) if found.is_file() => return None,

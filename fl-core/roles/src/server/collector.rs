@@ -265,10 +265,11 @@ impl Collector {
             fed.warn(&format!("{who} {}: {note}", new.join(", ")));
         }
         let (answers, least) = (clients - self.entry.dropped.len(), self.faults.min_answers);
-        // what too few say belongs to a round that does not count
-        let measures = std::mem::take(&mut self.measures);
-        for (name, each) in measures.into_iter().filter(|_| answers >= least) {
-            fed.record_of(round, &name, each)?;
+        // what too few say belongs to a round that does not count; a small cohort may be whole
+        if answers == clients || answers >= least {
+            for (name, each) in std::mem::take(&mut self.measures) {
+                fed.record_of(round, &name, each)?;
+            }
         }
         self.entry.dropped.sort();
         let told = format!("answer to `{label}`");
@@ -288,7 +289,7 @@ impl Collector {
                 answers,
                 least,
                 text: format!(
-                    " to `{label}` of {clients}; {} gave none; client {id}: {why}",
+                    " to `{label}` of {clients}; {} gave none that is usable; client {id}: {why}",
                     named_clients(&dropped.iter().map(|(id, _)| *id).collect::<Vec<_>>())
                 ),
             }),

@@ -19,7 +19,7 @@ import numpy as np
 from .._errors import SpecError
 
 #: `wire::VERSION`.
-VERSION = 8
+VERSION = 9
 #: `RequestKind` and `AnswerKind`, by their positions.
 HELLO, ANSWER, OVER = 0, 1, 4
 HERE, ANSWERED, FORGOTTEN = 0, 1, 4
