@@ -221,7 +221,8 @@ class _Run:
     # ---- tables
 
     def with_labels(self, columns: dict[str, Any]) -> dict[str, Any]:
-        """Columns with a label that the run knows in each row, for labels need not be there."""
+        """Columns with a label that the run knows in each row, for labels need not be there, nor
+        columns that the spec skips."""
         n = len(next(iter(columns.values()), ()))
         findings = [str(name) for name in self.files.get("findings") or ()]
         if self.label is not None and self.numbers:
@@ -229,7 +230,8 @@ class _Run:
         else:
             one = next(iter(self.meaning.get("classes") or self.files.get("classes") or ()), None)
         labels = dict.fromkeys(findings, "0") | ({} if self.label is None or findings else {str(self.label): one})
-        return columns | {name: [value] * n for name, value in labels.items()}
+        skipped = {name: "" for name, how in (self.files.get("columns") or {}).items() if how == "skip" and name not in columns}
+        return columns | {name: [value] * n for name, value in (skipped | labels).items()}
 
     def write(self, file, columns: dict[str, Any]):
         """Writes the columns in the format of the run's table."""

@@ -34,7 +34,7 @@ def command(*args: str) -> str:
 
 def check(spec, set=None, *, data=None) -> dict:
     """The resolved spec: every default filled in. Raises `SpecError`, with every mistake, if there
-    are any, and warns of what `fl check` notes, of the data too, but not of cards that this machine
+    are any, and warns of what `fl check` notes, also of the data and of cards that this machine
     lacks. `data` is rows in memory, as `fl.run` takes them; they are written into `runs/data`."""
     name, text, mapping = source(spec)
     written = _data.Written() if data is None else _data.write(data, Path("runs/data"))

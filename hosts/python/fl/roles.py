@@ -36,8 +36,9 @@ class Trainer(Protocol):
     `schedules_pass`, along each training; `step_momentum`, the momentum of its optimiser, if each
     step is exactly `v = m v + g`, `w -= lr v`; `beside_gradient`, names of what its training does
     and `gradient` leaves out, such as `dropout`; `decays_weights`, whether its optimiser has weight
-    decay; `takes_feature_loss`, whether it calls `how.feature_loss`; `vocabulary`, how many words
-    from 0 it takes. `setup(stream)` is called once, before anything else, with `self.task` set.
+    decay; `starts_again`, whether each training starts again and knows nothing of earlier ones;
+    `takes_feature_loss`, whether it calls `how.feature_loss`; `vocabulary`, how many words from 0
+    it takes. `setup(stream)` is called once, before anything else, with `self.task` set.
     """
 
     def fit(self, x: np.ndarray, target: np.ndarray, how: Pass, stream: Stream) -> tuple[int, float]:

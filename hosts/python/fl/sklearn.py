@@ -39,13 +39,16 @@ _TOLD: weakref.WeakSet[type] = weakref.WeakSet()
 
 class Trainer:
     """A classifier, or a regressor where the task is a number to predict: override `estimator`.
-    Each fit starts again, whatever length of training a protocol asks for.
+    Each fit starts again, whatever length of training a protocol asks for; a class whose estimator
+    goes on (`warm_start`, or a `fit` of its own that calls `partial_fit`) sets `starts_again =
+    False`.
 
     `learns` names the loss that the estimator minimises. A classifier has the cross-entropy. A
     regressor has the squared error: for another loss of the label, such as `mae`, give an estimator
     of that loss, and say `learns = ("mae",)` in the class."""
 
     remembers = True  # what a subclass sets on itself outlasts a model that is made anew
+    starts_again = True
     votes = False
     """Do votes do for scores, where a classifier has neither `predict_proba` nor a
     `decision_function`? Their AUC is that of votes."""

@@ -78,7 +78,12 @@ fn check(
             Ok(Vec::new())
         };
         let of_data = of_data.map_err(NotRun::Mistakes)?;
-        let notes = [spec.notes, spec.foreseen, of_data].concat();
+        let cards = Vec::from_iter(
+            fl_cli::missing_cards(&spec)
+                .into_iter()
+                .filter(|_| with_data),
+        );
+        let notes = [spec.notes, spec.foreseen, of_data, cards].concat();
         Ok((json.to_string(), yaml, notes))
     };
     match py.detach(checked) {
@@ -146,6 +151,13 @@ fn rate_conflict(rates: &str, rounds: usize) -> PyResult<Option<String>> {
     Ok(found.map(|conflict| conflict.text.replacen("`rate` ", "", 1)))
 }
 
+/// Fails if the program itself records a measure of this name.
+#[pyfunction]
+fn ensure_free(name: &str) -> PyResult<()> {
+    let free = fl_core::metrics::ensure_free(name);
+    free.map_err(|error| PyValueError::new_err(error.to_string()))
+}
+
 /// Libraries get processes of their own, which `command` begins.
 #[pyfunction]
 fn isolate_with(command: Vec<OsString>) {
@@ -167,7 +179,7 @@ fn library_process(py: Python<'_>, args: Vec<OsString>) -> u8 {
 mod _fl {
     #[pymodule_export]
     use super::{
-        buffer::Buffer, check, command, engine::Node, guarantee, host::Host,
+        buffer::Buffer, check, command, engine::Node, ensure_free, guarantee, host::Host,
         interference::interference, isolate_with, key_of_files, made::MadePart,
         metrics::metric_declared, model::Model, parts::columns, parts::conformance, parts::declare,
         parts::near_kind, parts::settings, parts::snapshot, parts::unused_answers, program,

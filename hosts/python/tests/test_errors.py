@@ -165,3 +165,8 @@ def test_what_the_program_notes_of_a_spec_is_a_warning():
     few = {"parts.aggregator": {"use": "trimmed-mean", "trim": 0.2}}
     with pytest.warns(UserWarning, match="with 4 answers it withstands no bad client"):
         fl.check(QUICK / "robust.yaml", few)
+
+
+def test_cards_that_this_machine_lacks_are_warned_of():
+    with pytest.warns(UserWarning, match="so far this machine cannot do the run"):
+        fl.check(QUICK / "fedkd.yaml", {"parts.student.device": "cuda:63"})

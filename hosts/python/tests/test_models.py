@@ -108,6 +108,14 @@ def test_a_frame_is_read_as_the_run_read_its_own():
         assert accuracy(results.model().predict(given), labels) == results.metrics["accuracy"]
 
 
+def test_columns_that_the_run_skipped_need_not_be_there():
+    train, test = income()
+    how = {"label": "income", "columns": {"owns": "skip"}}
+    results = run({"train": [train[:70], train[70:]], "test": test, **how})
+    found = results.model().predict(test.drop(columns="owns"))
+    assert (found == results.model().predict(test)).all()
+
+
 def income():
     pandas = pytest.importorskip("pandas")
     draws = np.random.default_rng(0)

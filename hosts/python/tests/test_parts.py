@@ -1,5 +1,6 @@
 """Parts in Python: what they are handed, what they may give, and what becomes of mistakes."""
 
+import functools
 import gc
 import os
 import re
@@ -329,8 +330,31 @@ def test_parameters_that_are_no_floats_are_named_before_anything_runs(fedavg):
         fl.run(fedavg, part, quiet=True)
 
 
-@pytest.mark.parametrize(("sigma", "text"), [(np.nan, "price() gives {'Gaussian': "), (None, "price() gives None; it must give an event")], ids=["nan", "none"])
-def test_a_price_that_is_none_is_told_in_words(sigma, text):
+def test_parameters_that_are_none_are_told_before_anything_runs(fedavg):
+    part = gives("gives-nothing", params=lambda self: {})
+    why = r"(?s)it gives no parameters .*params\(\) gives no array"
+    with pytest.raises(fl.SpecError, match=why):
+        fl.run(fedavg, part, quiet=True)
+
+
+def test_parameters_may_come_with_the_first_fit_where_a_method_needs_none():
+    def fit(self, x, target, how, stream):
+        self.w = np.ones_like(self.w)
+        return 1, 0.0
+
+    part = gives("gives-later", fit=fit, params=lambda self: {"w": self.w} if self.w.any() else {})
+    assert fl.run(QUICK / "solo.yaml", part, quiet=True).done
+
+
+PRICES = [
+    ({"sigma": np.nan}, "price() gives {'Gaussian': "),
+    ({"sigma": 1.0, "delta": 0.1}, "unknown field `delta`, expected one of `sensitivity`, `sigma`, `unit`"),
+    (None, "price() gives None; it must give an event"),
+]
+
+
+@pytest.mark.parametrize(("facts", "text"), PRICES, ids=["nan", "unknown", "none"])
+def test_a_price_that_is_none_is_told_in_words(facts, text):
     @fl.privacy("prices-nothing")
     class PricesNothing:
         """Has no price."""
@@ -339,7 +363,7 @@ def test_a_price_that_is_none_is_told_in_words(sigma, text):
             return dict(message)
 
         def price(self, message, cohort):
-            return sigma and {"Gaussian": {"sensitivity": 1.0, "sigma": sigma, "unit": "party"}}
+            return facts and {"Gaussian": {"sensitivity": 1.0, "unit": "party", **facts}}
 
         def perturb(self, message, cohort, noise):
             return dict(message)
@@ -385,7 +409,7 @@ def test_a_part_records_under_a_name_and_what_is_no_number_is_nan(fedavg):
     fl.aggregator("records")(type("Records", (), {"__doc__": "Records.", "__annotations__": {"what": str}, "what": "mine", "aggregate": records}))
     with pytest.raises(fl.RunError, match="a measure's name has small letters"):
         fl.run(fedavg, with_part("aggregator", "records", what="A b"), quiet=True)
-    with pytest.raises(fl.RunError, match="try mine-std"):
+    with pytest.raises(fl.RunError, match="such as `my-mine-std`"):
         fl.run(fedavg, with_part("aggregator", "records", what="mine.std"), quiet=True)
     for what in ("mine", "accuracy", "own.mae"):
         assert np.isnan(fl.run(fedavg, with_part("aggregator", "records", what=what), quiet=True).metrics[f"aggregator.{what}"])
@@ -438,6 +462,98 @@ def test_a_class_that_cannot_be_a_part_is_refused_at_once():
     for lists in ("needs", "claims"):
         with pytest.raises(TypeError, match=rf"Text: `{lists}` must be a list, such as \['samples'\]"):
             fl.aggregator("text")(type("Text", (), {lists: "samples", "aggregate": print}))
+
+
+def test_a_method_that_is_wrapped_is_called_as_its_wrapper():
+    def without_round(method):
+        @functools.wraps(method)
+        def wrapper(self, round, inbox):
+            return method(self, inbox)
+
+        return wrapper
+
+    @fl.aggregator("wraps-its-method")
+    class Wraps:
+        """A mean without its round."""
+
+        @without_round
+        def aggregate(self, inbox):
+            return inbox.mean()
+
+    assert Wraps._fl["name"] == "wraps-its-method"
+
+
+class Estimator:
+    """As the base class of estimators in scikit-learn."""
+
+    def get_params(self, deep=True):
+        return {}
+
+    def set_params(self, **params):
+        return self
+
+
+def test_set_params_of_an_estimator_may_take_anything_beside_no_params():
+    def declare(name, **methods):
+        base = {one: vars(Plain)[one] for one in ("setup", "fit", "predict", "save", "load")}
+        members = {"__doc__": "An estimator.", **base, **methods}
+        return fl.trainer(name)(type("Estimates", (Estimator,), members))
+
+    assert declare("is-an-estimator")._fl["role"] == "trainer"
+    with pytest.raises(TypeError, match=r"is called as `set_params\(params\)`"):
+        declare("sends-an-estimator", params=vars(Plain)["params"])
+
+
+def test_methods_that_the_program_calls_of_other_roles_may_take_anything():
+    @fl.aggregator("exports-itself")
+    class Exports:
+        """A mean."""
+
+        def aggregate(self, round, inbox):
+            return inbox.mean()
+
+        def save_state(self, path):
+            return path
+
+        def load_state(self):
+            return self
+
+    @fl.protocol("writes-files")
+    class Files:
+        """One round."""
+
+        @fl.exchange("parameters")
+        def ask(self, client, params):
+            return params
+
+        def lead(self, server):
+            server.once("ask", lambda server, round: None)
+
+        def save(self, path):
+            return path
+
+        def load(self):
+            return self
+
+        def save_state(self, path):
+            return path
+
+    assert [cls._fl["role"] for cls in (Exports, Files)] == ["aggregator", "protocol"]
+    with pytest.raises(TypeError, match=r"is called as `load_state\(state\)`"):
+        members = {"__doc__": "Loads.", "load_state": lambda self: None}
+        fl.trainer("loads-nothing")(type("Loads", (Plain,), members))
+
+
+def test_update_may_take_anything_in_a_class_without_fold():
+    members = {
+        "__doc__": "A mean.",
+        "aggregate": lambda self, round, inbox: inbox.mean(),
+        "update": lambda self, gradient: gradient,
+    }
+    assert fl.aggregator("updates-itself")(type("Updates", (), members))._fl["name"]
+    members["fold"] = lambda self, round: None
+    with pytest.raises(TypeError, match=r"is called as `update\(round, message\)`"):
+        fl.aggregator("folds-and-updates")(type("Folds", (), members))
 
 
 def test_a_class_declared_again_takes_the_place_of_the_first(fedavg):

@@ -437,10 +437,11 @@ def test_what_samples_show_is_read_only(what):
 
 
 NAMES = [
-    ("accuracy", "the program measures `accuracy` itself; try my-accuracy"),
-    ("training-loss", "the program measures `training-loss` itself"),
-    ("clients.accuracy", "try clients-accuracy"),
-    ("mine.std", "try mine-std"),
+    ("accuracy", "the program records `accuracy` itself: call the measure another name, such as `my-accuracy`"),
+    ("training-loss", "the program records `training-loss` itself"),
+    ("bytes.up", "the program records `bytes.up` itself"),
+    ("clients.accuracy", "`my-clients-accuracy`"),
+    ("mine.std", "`my-mine-std`"),
     ("A b\n", "a measure's name has small letters, digits, ., - and _, got 'A b"),
 ]
 

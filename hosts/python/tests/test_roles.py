@@ -9,7 +9,7 @@ import pytest
 
 PAGE = Path(__file__).parents[1] / "README.md"
 ATTRIBUTES = {"buffers", "learns", "remembers", "takes_feature_loss", "scales_rate", "takes_gradient_terms"} | {
-    "schedules_epoch", "schedules_pass", "step_momentum", "beside_gradient", "decays_weights"
+    "schedules_epoch", "schedules_pass", "step_momentum", "beside_gradient", "decays_weights", "starts_again"
 }  # fmt: skip
 
 

@@ -57,6 +57,11 @@ def test_class_probabilities_are_refused_before_a_run(spec, slot):
         fl.check(QUICK / f"{spec}.yaml", {f"parts.{slot}": {"use": "scaled-logistic"}})
 
 
+def test_a_model_that_starts_again_is_refused_where_it_must_go_on():
+    with pytest.raises(fl.SpecError, match="each of its trainings starts again"):
+        fl.check(QUICK / "selective-fd.yaml", {"parts.model": {"use": "extra-trees"}, "protocol.reply": "hard"})
+
+
 def test_an_estimator_is_made_once_for_the_check_and_once_for_each_training():
     made = []
 

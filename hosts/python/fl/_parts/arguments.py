@@ -293,6 +293,7 @@ LOSSES = {"CrossEntropy": "cross-entropy", "Mae": "mae", "Mse": "mse", "Huber": 
 ABILITIES = {
     "feature_loss": "takes_feature_loss", "scales_rate": "scales_rate", "gradient_terms": "takes_gradient_terms",
     "schedules_pass": "schedules_pass", "schedules_epoch": "schedules_epoch", "decays_weights": "decays_weights",
+    "starts_again": "starts_again",
 }  # fmt: skip
 
 

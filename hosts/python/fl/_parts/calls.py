@@ -93,6 +93,13 @@ def _floats(part, tensors, what: str) -> dict:
     return arrays
 
 
+def _params(part) -> dict:
+    arrays = _floats(part, part.params(), "params()")
+    if not arrays:
+        raise ValueError("params() gives no array; give all parameters of the model by name, such as {'w': array}")
+    return arrays
+
+
 def _json(what: str, given) -> str:
     try:
         return json.dumps(given, default=lambda number: number.item(), allow_nan=False)
@@ -465,7 +472,7 @@ _OPERATIONS = {
     62: ("features", _gives("features", "features")),
     63: ("save_state", _save_state),
     64: ("load_state", _load_state),
-    65: ("params", lambda part, *_: (None, _floats(part, part.params(), "params()"), None)),
+    65: ("params", lambda part, *_: (None, _params(part), None)),
     66: ("set_params", _set_params),
     67: ("vjp", _gives("vjp", "slopes")),
     68: ("gradient", _gradient),

@@ -44,11 +44,17 @@ _MUST = {
     "protocol": ("lead",),
 }
 # by method: what the program calls it with
-_COMBINES = {"aggregate": "round, inbox", "fold": "round", "update": "round, message"}
+_SAVES = {"save": "", "load": "state"}
+_COMBINES = {"aggregate": "round, inbox", "fold": "round", "update": "round, message"} | _SAVES
 _TAKES: dict[str, dict[str, str]] = {
     "aggregator": _COMBINES,
     "attack": _COMBINES,
-    "selector": {"fit": "own, classes, stream", "select": "round, pool", "poll": "round, pool"},
+    "selector": {
+        "fit": "own, classes, stream",
+        "select": "round, pool",
+        "poll": "round, pool",
+    }
+    | _SAVES,
     "privacy": {
         "clip": "message",
         "price": "message, cohort",
@@ -58,7 +64,8 @@ _TAKES: dict[str, dict[str, str]] = {
         "queries": "message",
         "truncate": "message, queries",
         "actual_cost": "rows",
-    },
+    }
+    | _SAVES,
     "trainer": {
         "fit": "x, target, how, stream",
         "predict": "x",
@@ -70,10 +77,14 @@ _TAKES: dict[str, dict[str, str]] = {
         "params": "",
         "set_params": "params",
         "step_size": "",
-    },
+        "save_state": "",
+        "load_state": "state",
+    }
+    | _SAVES,
     "protocol": {"lead": "server"},
 }
-_OF_ALL = {"setup": "stream", "save": "", "load": "state", "save_state": "", "load_state": "state"}
+# by method: the one without which the program does not call it
+_ONLY_WITH = {"update": "fold", "params": "set_params", "set_params": "params"}
 
 
 def _schema(name: str, hint) -> tuple[dict, str, bool]:
@@ -191,11 +202,14 @@ T = typing.TypeVar("T")
 
 def _check_arguments(cls: type, takes: typing.Mapping[str, str]):
     """Refuses a method that cannot be called as the program calls it."""
-    for name, given in takes.items():
+    for name, given in ({"setup": "stream"} | takes).items():
+        if (other := _ONLY_WITH.get(name)) and not hasattr(cls, other):
+            continue
         method = inspect.getattr_static(cls, name, None)
         if isinstance(method, types.FunctionType):
             try:
-                inspect.signature(method).bind(cls, *filter(None, given.split(", ")))
+                taken = inspect.signature(method, follow_wrapped=False)
+                taken.bind(cls, *filter(None, given.split(", ")))
             except TypeError as error:
                 raise TypeError(f"{cls.__name__}.{name}() is called as `{name}({given})`, and its declaration differs: {error}") from None
 
@@ -210,7 +224,7 @@ def _declared(role: str, name: str, signature: str) -> typing.Any:
         missing = [method for method in _MUST[role] if not callable(getattr(cls, method, None))]
         if missing:
             raise TypeError(f"{cls.__name__}: {role} parts have {', '.join(f'{m}()' for m in _MUST[role])}; missing: {', '.join(missing)}")
-        _check_arguments(cls, _OF_ALL | _TAKES[role])
+        _check_arguments(cls, _TAKES[role])
         for lists in ("needs", "claims"):
             if isinstance(getattr(cls, lists, None), str):
                 raise TypeError(f"{cls.__name__}: `{lists}` must be a list, such as [{getattr(cls, lists)!r}]")

@@ -52,7 +52,7 @@ Role = Literal["trainer", "generator", "aggregator", "selector", "privacy", "att
 Ability = Literal[
     "parameters", "example-gradients", "features", "input-gradient", "equal-steps", "auxiliary-loss",
     "feature-loss", "scaled-rate", "gradient-terms", "task-loss", "soft-targets", "no-buffers",
-    "by-gradient", "no-decay", "by-epoch", "by-step",
+    "by-gradient", "no-decay", "by-epoch", "by-step", "goes-on",
 ]  # fmt: skip
 LossName = Literal["cross-entropy", "mae", "mse", "huber", "norm", "kl"]
 TargetKind = Literal["classes", "multi-label", "pixels", "soft", "scores"]
