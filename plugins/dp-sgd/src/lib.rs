@@ -122,9 +122,9 @@ pub fn conflict(
     training: &Training,
 ) -> Option<Conflict> {
     if has(&SLOT) && training.clip.is_some() {
-        return Some(Conflict::at(
+        return Some(Conflict::no_effect(
             "local.clip",
-            "has no effect with `example-privacy`, which clips the gradient of each example: leave it out",
+            "with `example-privacy`, which clips the gradient of each example",
         ));
     }
     match (has(&SLOT), sampling, training.steps) {

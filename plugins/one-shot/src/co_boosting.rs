@@ -42,14 +42,9 @@ impl OneShotRule for CoBoosting {
     }
 
     fn conflicts(&self, adversarial: f64) -> Vec<Conflict> {
-        let temperature = Conflict::at(
-            "adversarial-temperature",
-            "has no effect while `adversarial` is 0: leave it out",
-        );
-        let decay = Conflict::at(
-            "weight-decay",
-            "has no effect while `weight-step` is 0: leave it out",
-        );
+        let temperature =
+            Conflict::no_effect("adversarial-temperature", "while `adversarial` is 0");
+        let decay = Conflict::no_effect("weight-decay", "while `weight-step` is 0");
         [
             temperature.when(adversarial == 0.0 && self.adversarial_temperature != TEMPERATURE),
             decay.when(self.weight_step == 0.0 && self.weight_decay != DECAY),

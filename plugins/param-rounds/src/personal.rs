@@ -195,11 +195,8 @@ impl<'p> Family<'p> {
             "has no effect: clients keep no model of their own; leave it out, or set `share` or `tune`",
         )
         .when(settings.keep_clients && !self.keeps());
-        let clip = Conflict::at(
-            "local.clip",
-            "has no effect: this method takes plain steps; leave it out",
-        )
-        .when(self.by_gradients && settings.local.clip.is_some());
+        let clip = Conflict::no_effect("local.clip", "on the plain steps of this method")
+            .when(self.by_gradients && settings.local.clip.is_some());
         let frozen = Conflict::at(
             "local.clip",
             "would count the gradients of what `freeze-rest` keeps as it is: leave it out",

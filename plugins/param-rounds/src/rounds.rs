@@ -306,15 +306,15 @@ impl<R: RoundRule> Protocol for Rounds<R> {
     }
 
     fn suits(&self, kind: TaskKind, has: &dyn Fn(&str) -> bool) -> std::result::Result<(), String> {
-        if kind.scores_classes() {
-            return Ok(());
-        } else {
-            self.settings.own.suits_without_classes()?
+        if !kind.scores_classes() {
+            self.settings.own.suits_without_classes()?;
         }
-        if has(&LABELS) {
-            Err("parts.labels changes the class of a whole input; leave it empty".into())
-        } else {
-            Ok(())
+        match kind {
+            TaskKind::Classes(_) => Ok(()),
+            _ if has(&LABELS) => {
+                Err("parts.labels changes the class of a whole input; leave it empty".into())
+            }
+            _ => Ok(()),
         }
     }
 }
