@@ -8,10 +8,10 @@ use fl_core::message::{
 use fl_core::privacy::Unit;
 use fl_core::settings::show_path;
 use fl_core::{
-    Ability, Accountant, AnyMechanism, AnySelector, BoxedPart, COUNTS, ClientId, Cohort,
-    ExchangeSpec, FitOptions, Length, Loss, PassStep, Pool, PrivacyEvent, Problem, Role, Roster,
-    Samples, SamplingScheme, SlotSpec, Stream, Target, Task, TaskKind, Trainer, named_clients,
-    parameters_in,
+    Ability, Accountant, AnyAggregator, AnyMechanism, AnySelector, BoxedPart, COUNTS, ClientId,
+    ClientMessage, Cohort, ExchangeSpec, FitOptions, Length, LogEvent, Loss, PassStep, Pool,
+    PrivacyEvent, Problem, Role, Roster, Round, Samples, SamplingScheme, SlotSpec, Stream, Target,
+    Task, TaskKind, Trainer, named_clients, parameters_in,
 };
 use ndarray::Array2;
 use std::any::Any;
@@ -24,6 +24,8 @@ type Shapes = BTreeMap<String, Vec<usize>>;
 pub(crate) struct CompatibilityCheck<'f> {
     protocol: Option<&'f CheckedProtocol>,
     pub trainings: TrainingCheck<'f>,
+    /// The largest number of a word in the rows, if it is known; 0 if they hold other numbers.
+    pub words: Option<usize>,
     /// By slot: the first model whose parameters are to be combined with others, and where it
     /// stands.
     alike: BTreeMap<&'f str, (String, Shapes)>,
@@ -57,6 +59,7 @@ impl<'f> CompatibilityCheck<'f> {
             drops,
             protocol,
             trainings,
+            words: None,
             alike: BTreeMap::new(),
             features: BTreeMap::new(),
             accountant: None,
@@ -79,11 +82,9 @@ impl<'f> CompatibilityCheck<'f> {
                 Err(_) => Vec::new(),
             },
             Role::Selector => match <Box<dyn AnySelector>>::cast(part) {
-                Some(selector) if selector.pool() == Samples::NAME && selector.needs_scores() && !slot.scores => vec![
-                    "it chooses by a model's scores for the samples, and with these settings of the protocol this slot \
-                     gives it the samples or their features: set `protocol.filter-on: scores`, or use another selector"
-                        .into(),
-                ],
+                Some(selector) if selector.pool() == Samples::NAME && selector.needs_scores() => {
+                    no_scores(slot, task).into_iter().collect()
+                }
                 Some(selector) if selector.pool() == Roster::NAME => {
                     self.draws.insert(&fill.slot, selector.draw());
                     Vec::new()
@@ -96,6 +97,10 @@ impl<'f> CompatibilityCheck<'f> {
                 }
                 Vec::new()
             }
+            Role::Attack => match <Box<dyn AnyAggregator>>::cast(part) {
+                Some(part) => self.attack(fill, part, task).into_iter().collect(),
+                None => Vec::new(),
+            },
             Role::Privacy => match <Box<dyn AnyMechanism>>::cast(part) {
                 Some(part) => self.mechanism(slot, fill, part, task),
                 None => Vec::new(),
@@ -131,6 +136,26 @@ impl<'f> CompatibilityCheck<'f> {
             return None;
         }
         Some(text)
+    }
+
+    /// What an attack on the classes of two samples lacks for this task. Keeps its notes.
+    fn attack(
+        &mut self,
+        fill: &'f Fill,
+        mut attack: Box<dyn AnyAggregator>,
+        task: &Task,
+    ) -> Option<String> {
+        let honest = small(attack.input(), task).filter(|honest| honest.classes().is_some())?;
+        let honest = ClientMessage::new(0, 1.0, honest);
+        let inbox = attack.input().inbox(vec![honest]).ok()?;
+        let round = Round::first();
+        let forged = attack.aggregate(&round, &*inbox);
+        for said in round.take_log() {
+            if let LogEvent::Note(text) = said {
+                self.trainings.note_once(fill, text);
+            }
+        }
+        lacks(forged.map(drop))
     }
 
     fn mechanism(
@@ -188,6 +213,7 @@ impl<'f> CompatibilityCheck<'f> {
             .iter()
             .filter_map(|ability| lacking(ability, slot, &mut *model, task, protocol))
             .collect();
+        wrong.extend(self.other_words(&*model));
         wrong.extend(self.groups(slot, fill, &mut *model));
         wrong.extend(self.trainings.model(slot, fill, &mut *model));
         wrong.extend(self.other_features(slot, fill, &mut *model, task));
@@ -210,6 +236,26 @@ impl<'f> CompatibilityCheck<'f> {
             })),
         }
         wrong
+    }
+
+    /// Why this model cannot look up what the rows hold, if it looks up words.
+    fn other_words(&self, model: &dyn Trainer) -> Option<String> {
+        let known = model.abilities().vocabulary?;
+        match self.words? {
+            0 => Some(
+                "its first layer looks up the numbers of words, and the rows hold other numbers: \
+                 use a network without `embedding`, or rows of words, such as `words` of `ag-news`"
+                    .into(),
+            ),
+            words if words >= known => Some(format!(
+                "its first layer knows words up to number {}, and the rows hold numbers up to \
+                 {words}: it must know numbers up to {words} (`dfdx`: `vocabulary: {words}`; a \
+                 network of PyTorch: {} rows)",
+                known.saturating_sub(1),
+                words.saturating_add(1)
+            )),
+            _ => None,
+        }
     }
 
     /// How the features of this model differ from those that they are combined with.
@@ -335,10 +381,7 @@ fn drawn(
 fn votes(protocol: Option<&CheckedProtocol>, slot: &str) -> Option<VoteSensitivity> {
     if slot == COUNTS.name() {
         // a client counts its own examples, and nothing bounds how many it has
-        return Some(VoteSensitivity {
-            example: Some(1),
-            ..VoteSensitivity::default()
-        });
+        return Some(VoteSensitivity::of_own_examples(1));
     }
     let asked = protocol.into_iter().flat_map(|p| &p.asked);
     let mut through = asked.filter(|q| q.flow.slots().any(|of| of == slot));
@@ -362,8 +405,8 @@ fn lacking(
     protocol: &str,
 ) -> Option<String> {
     let (lack, instead) = match ability {
-        Ability::Parameters if model.parametric().is_none() => (
-            "it has no parameters to combine".to_string(),
+        Ability::Parameters => (
+            no_parameters(model)?,
             "use a neural or linear trainer, or a protocol that sends predictions or votes",
         ),
         // without parameters that is said already where parameters are needed
@@ -420,6 +463,10 @@ fn lacking(
             "its gradients take no proximal term, no offset and no clipping".to_string(),
             "use a neural or linear trainer, settings without `mu`, `clip` and their like, or say `takes_gradient_terms` if its training follows them",
         ),
+        Ability::GoesOn if model.abilities().starts_again => (
+            "each of its trainings starts again, so nothing that it learnt from the others would last".to_string(),
+            "use a neural or linear trainer, or a protocol that trains each model once, such as `fedkt` or `fedkd`",
+        ),
         Ability::NoBuffers if has_buffers(model) => (
             "it has batch normalisation, and the loss has no term for statistics of batches".to_string(),
             "use `layer-norm` or `group-norm`, or none",
@@ -434,13 +481,33 @@ fn lacking(
         ),
         Ability::SoftTargets => (
             format!("it learns no class probabilities ({})", no_soft_targets(model, task)?),
-            "use a neural or linear trainer, or a protocol that teaches one class for each sample, such as `fedkt`",
+            match task.kind {
+                TaskKind::MultiLabel(_) => "use a protocol that needs none, such as `fedavg` or `one-shot-distill`",
+                _ => "use a neural or linear trainer, or a protocol that teaches one class for each sample, such as `fedkt`",
+            },
         ),
         _ => return None,
     };
     Some(format!(
         "{lack}, which protocol `{protocol}` needs with these settings: {instead}"
     ))
+}
+
+/// Why a selector in this slot cannot choose samples by their scores.
+fn no_scores(slot: &SlotSpec, task: &Task) -> Option<String> {
+    if !slot.scores {
+        return Some(
+            "it chooses by a model's scores for the samples, and with these settings of the protocol this slot \
+             gives it the samples or their features: set `protocol.filter-on: scores`, or use another selector"
+                .into(),
+        );
+    }
+    (!matches!(task.kind, TaskKind::Classes(_))).then(|| {
+        format!(
+            "it chooses by the scores of one class for each sample, and the task is {}: use another selector",
+            task.kind
+        )
+    })
 }
 
 /// As [`lacking`], of a last layer that takes `features` numbers.
@@ -461,6 +528,19 @@ fn no_head(features: usize, model: &dyn Trainer, task: &Task, protocol: &str) ->
         )),
         Some(_) => None,
     }
+}
+
+/// Why this model has no parameters to combine.
+fn no_parameters(model: &mut dyn Trainer) -> Option<String> {
+    let Some(model) = model.parametric() else {
+        return Some("it has no parameters to combine".into());
+    };
+    let found = model.params();
+    found.0.is_empty().then(|| match model.set_params(&found) {
+        // a library's model keeps an error of `params` until a call that can fail
+        Err(error) => format!("it gives no parameters ({error:#})"),
+        Ok(()) => "it gives no parameters".into(),
+    })
 }
 
 fn equal_steps(model: &mut dyn Trainer) -> bool {
@@ -492,10 +572,10 @@ fn no_gradients(model: &mut dyn Trainer, task: &Task) -> Option<String> {
 /// Why it does not learn class probabilities. A training of no steps decides; a trainer that fails
 /// otherwise is given the benefit of the doubt.
 fn no_soft_targets(model: &mut dyn Trainer, task: &Task) -> Option<String> {
-    let TaskKind::Classes(classes) = task.kind else {
+    let (TaskKind::Classes(outputs) | TaskKind::MultiLabel(outputs)) = task.kind else {
         return None;
     };
-    let even = Array2::from_elem((1, classes), 1.0 / classes as f32);
+    let even = Array2::from_elem((1, outputs), 1.0 / outputs as f32);
     let pass = FitOptions::new(Length::Steps(0), 1, Loss::CrossEntropy);
     let stream = Stream::root(0).child("check", 0);
     let fitted =
@@ -560,8 +640,12 @@ pub(crate) fn release(
     votes: Option<VoteSensitivity>,
 ) -> Option<Result<PrivacyEvent, Problem>> {
     let mut message = small(mechanism.on(), task)?;
-    if let (Ok(counts), Some(votes)) = (message.get_mut::<Counts>(), votes) {
-        counts.set_sensitivity(votes);
+    if let Ok(counts) = message.get_mut::<Counts>() {
+        // votes of which nothing is known follow from a split of the examples
+        counts.set_sensitivity(votes.unwrap_or(VoteSensitivity {
+            also_removed: false,
+            ..counts.sensitivity()
+        }));
     }
     if let Some(range) = mechanism.range(&*message) {
         mechanism.agree(range);

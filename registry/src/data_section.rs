@@ -19,6 +19,11 @@ pub struct DataSizes {
 pub trait DataSection: Settings {
     /// What is to be learnt, if that is known before data are loaded.
     fn task(&self) -> Option<Task>;
+    /// The largest number of a word in the rows, 0 if they hold other numbers; `None` if that is
+    /// not known before data are loaded.
+    fn vocabulary(&self) -> Option<usize> {
+        None
+    }
     /// How many clients there are.
     fn clients(&self) -> usize;
     /// Is there public data?
@@ -27,7 +32,7 @@ pub trait DataSection: Settings {
     fn has_public_labels(&self) -> bool {
         false
     }
-    /// Are the public samples of another data set than the clients'?
+    /// Are the public samples test rows, or rows of another data set?
     fn has_other_public(&self) -> bool {
         false
     }

@@ -7,9 +7,10 @@ use crate::spanned_value::key;
 use crate::stages::CheckedStage;
 use fl_core::settings::Step;
 use fl_core::{Fault, FaultKind, Faults, InjectedFault, StopWhen};
+use std::collections::BTreeSet;
 
-/// The most rounds that are looked at for too few answers.
-const ROUNDS: usize = 1000;
+/// The most beginnings of faults that are looked at for too few answers.
+const ROUNDS: usize = 100;
 
 /// The number of the last round; `None` if a stage does not declare it.
 pub(crate) fn last_round(stages: &[CheckedStage]) -> Option<usize> {
@@ -74,21 +75,30 @@ impl Checker<'_> {
             return self.note(&[key("faults"), key("inject")], text);
         }
         let least = faults.min_answers.min(clients);
-        let some = faults.inject.iter().any(|fault| fault.rounds.is_some());
-        let rounds = rounds.filter(|_| some).map_or(0, |last| last.min(ROUNDS));
-        let short = (1..=rounds as u32).find_map(|round| {
-            let left = left(Some(round));
-            (left < least).then(|| (left, format!("in round {round}")))
+        // who is silent changes where rounds of a fault begin
+        let ranges = faults.inject.iter().filter_map(|f| f.rounds.as_ref());
+        let begins: BTreeSet<u32> = ranges
+            .flat_map(|some| &some.0)
+            .map(|of| *of.start())
+            .collect();
+        let within = |round: &u32| rounds.is_none_or(|last| *round as usize <= last);
+        let mut begins = begins.into_iter().filter(within).take(ROUNDS);
+        let short = (always < least).then(|| (always, "ever answer".into()));
+        let short = short.or_else(|| {
+            begins.find_map(|round| {
+                let left = left(Some(round));
+                (left < least).then(|| (left, format!("answer in round {round}")))
+            })
         });
-        let short = if always < least {
-            Some((always, "ever".into()))
-        } else {
-            short
+        let fails = |(_, fault): (usize, &InjectedFault)| {
+            let ends = matches!(policy(faults, &fault.what), Some((_, Fault::Fail)));
+            ends && silent.contains(&fault.what)
         };
-        if let Some((left, when)) = short {
+        if let Some((left, when)) = short.filter(|_| !sure().any(fails)) {
             let text = format!(
-                "{left} of {clients} clients answer {when}, and `faults.min-answers` is {}: an \
-                 exchange that asks them all ends the run",
+                "at most {left} of {clients} clients {when}, below `faults.min-answers` \
+                 ({}): an exchange with all of them ends the run; lower `min-answers`, or inject \
+                 fewer faults",
                 faults.min_answers
             );
             self.tell(&[key("faults"), key("inject")], text);
@@ -124,7 +134,7 @@ impl Checker<'_> {
         let Some(rounds) = rounds else { return };
         let before = rounds.saturating_sub(1) / every.max(1);
         let patience = rule.patience;
-        // the first evaluation is always an improvement
+        // a first evaluation that is a number is an improvement
         if patience >= before {
             let text = format!(
                 "has no effect: a run of {rounds} rounds has {before} evaluations before its last \

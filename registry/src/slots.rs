@@ -274,12 +274,13 @@ impl Checker<'_> {
     }
 
     /// Makes every part once for each slot, to see whether it fits the task and can do what the
-    /// protocol needs. `drops`: a client that cannot answer is left out.
+    /// protocol needs. `words`: the largest number of a word in the rows, 0 without words. `drops`:
+    /// a client that cannot answer is left out.
     pub fn build(
         &mut self,
         filled: &[Fill],
         protocol: Option<&CheckedProtocol>,
-        (task, seed, drops): (&Task, u64, bool),
+        (task, words, seed, drops): (&Task, Option<usize>, u64, bool),
         sizes: &dyn Fn() -> Option<DataSizes>,
     ) {
         let trainings = TrainingCheck::new(protocol, sizes, filled);
@@ -292,6 +293,7 @@ impl Checker<'_> {
                 continue;
             }
             let own = slot.map_or_else(|| task.clone(), |slot| slot.task.of(task));
+            fit.words = words.filter(|_| own == *task);
             let make = BuildContext::new(own.clone(), Stream::root(seed).child("check", 0));
             match fill.part.settings.build(&make) {
                 Err(error) => {

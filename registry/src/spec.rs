@@ -304,7 +304,8 @@ impl Checker<'_> {
         }
         if let (Some(top), Some(task)) = (top, data.and_then(D::task)) {
             let drops = top.faults.on_error != Fault::Fail;
-            let make = (&task, top.seed, drops);
+            let words = data.and_then(D::vocabulary);
+            let make = (&task, words, top.seed, drops);
             for stage in stages {
                 let seen = stage.sees(filled);
                 self.build(&seen, Some(&stage.of), make, &sizes);

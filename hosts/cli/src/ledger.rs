@@ -178,7 +178,7 @@ fn show(
             let text = format!("together, against {observer}: {together}");
             out += &(fill(&text, width()) + "\n");
         }
-        let rules = Observer::ALL.map(|observer| fl_privacy::rule(&set.runs, observer));
+        let rules = Observer::ALL.map(|observer| fl_privacy::rule(&set.runs, 0, observer));
         for rule in BTreeSet::from(rules).iter().filter(|rule| !rule.is_empty()) {
             out += &(fill(&format!("composition: {rule}"), width()) + "\n");
         }

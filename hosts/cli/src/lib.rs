@@ -52,6 +52,7 @@ mod watch;
 
 pub use capture::{CapturedOutput, answered, bar};
 pub use progress::progress;
+pub use show::missing_cards;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::error::{ContextKind, ContextValue};

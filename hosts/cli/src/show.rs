@@ -57,7 +57,7 @@ pub fn check(specs: &[PathBuf], set: &[String], json: bool, catalogue: &Catalogu
 
 /// Says which cards of a spec this machine lacks.
 #[cfg(feature = "plugins")]
-fn missing_cards(spec: &Spec<DataSpec>) -> BTreeSet<String> {
+pub fn missing_cards(spec: &Spec<DataSpec>) -> BTreeSet<String> {
     let linked = fl_core::linked_parts();
     let own = |decl: &PartDecl| {
         decl.name == "dfdx" && linked.iter().any(|part| std::ptr::eq(*part, decl))
@@ -77,7 +77,7 @@ fn missing_cards(spec: &Spec<DataSpec>) -> BTreeSet<String> {
 
 /// No part that is linked uses a card.
 #[cfg(not(feature = "plugins"))]
-fn missing_cards(_: &Spec<DataSpec>) -> BTreeSet<String> {
+pub fn missing_cards(_: &Spec<DataSpec>) -> BTreeSet<String> {
     BTreeSet::new()
 }
 

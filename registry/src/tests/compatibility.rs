@@ -95,6 +95,16 @@ fn models_that_are_averaged_are_the_same_for_all() {
 }
 
 #[test]
+fn a_model_that_gives_no_parameters_is_told_with_its_error() {
+    told(
+        &picky("", "", &["model: { use: able, width: 0 }"]),
+        &[
+            "mine.yaml:5:17  parts.model (trainer `able`): it gives no parameters (a fake), which protocol `picky` needs",
+        ],
+    );
+}
+
+#[test]
 fn the_server_needs_a_model_too() {
     let models =
         "model: [{ use: able, width: 3, clients: 0-4 }, { use: able, width: 3, clients: 5-9 }]";

@@ -258,8 +258,8 @@ plugin!(protocol "distil" => Distil);
 settings! {
     /// A model with settable abilities.
     pub struct Able {
-        /// Numbers in its only parameter; none has no parameters.
-        width: Option<usize> = None, in 1..=100;
+        /// Numbers in its only parameter; 0 gives none, and without it the model has no parameters.
+        width: Option<usize> = None, in 0..=100;
         /// Has it a layer of features?
         features: bool = false;
         /// Does it learn anything but classes?
@@ -309,8 +309,9 @@ impl Trainer for Able {
 }
 impl Parametric for Able {
     fn params(&self) -> Params {
-        let w = ArrayD::zeros(vec![self.width.unwrap_or_default()]);
-        Params([("w".to_string(), w)].into())
+        let width = self.width.filter(|width| *width > 0);
+        let w = width.map(|width| ("w".to_string(), ArrayD::zeros(vec![width])));
+        Params(w.into_iter().collect())
     }
     fn set_params(&mut self, _: &Params) -> Result<()> {
         bail!("a fake")

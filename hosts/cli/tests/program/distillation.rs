@@ -797,6 +797,10 @@ fn what_would_fail_or_do_nothing_is_found_before_the_run() {
         "data.public={from: {set: glyphs}, labelled: true}",
         "protocol.public-labels=true",
     ];
+    let tested = [
+        "data.public={from: half-of-test, labelled: true}",
+        "protocol.public-labels=true",
+    ];
     let one = ["data.public={from: {count: 1}}", "protocol.patience=5"];
     let steps = [
         "protocol.passes=4",
@@ -809,7 +813,7 @@ fn what_would_fail_or_do_nothing_is_found_before_the_run() {
     let constant = ["protocol.weight-step=0", "protocol.weight-decay=0.5"];
     let normal = "parts.discriminator.net=[{conv: {out: 8, kernel: 4, stride: 2, pad: 1}}, batch-norm, outputs]";
     let random = "parts.discriminator.net=[{conv: {out: 8, kernel: 4, stride: 2, pad: 1}}, {dropout: 0.5}, outputs]";
-    let cases: [(&str, &[&str], &str); 11] = [
+    let cases: [(&str, &[&str], &str); 12] = [
         (
             "fedkd",
             &["protocol.passes=31"],
@@ -817,7 +821,8 @@ fn what_would_fail_or_do_nothing_is_found_before_the_run() {
         ),
         ("fedkd", &steps, "give `student.epochs` in place of steps"),
         ("fedkd", &linear, "which needs images"),
-        ("fedkd", &other, "these are of another data set"),
+        ("fedkd", &other, "or of another data set"),
+        ("fedkd", &tested, "these are test rows"),
         ("feddf", &one, "there is at most 1"),
         ("feddf", &["protocol.validation=0.3"], "without `patience`"),
         ("co-boosting", &still, "while `adversarial` is 0"),

@@ -254,7 +254,7 @@ fn a_measure_that_a_part_may_record_is_a_note() {
     ];
     for (spec, metric, note) in cases {
         let rule = format!("stop-when={{metric: {metric}, patience: 1}}");
-        let (code, said) = checked(spec, &[&rule]);
+        let (code, said) = checked(spec, &["evaluate.every=1", &rule]);
         assert!(
             code == Some(0) && said.contains(note),
             "{spec} {metric}: {said}"
@@ -596,15 +596,15 @@ fn faults_that_are_sure_to_end_the_run_are_found() {
     for (lines, due) in [
         (
             "{what: never-answers, clients: 0-2}",
-            "3 of 6 clients answer ever",
+            "at most 3 of 6 clients ever answer",
         ),
         (
             "{what: crash, clients: 0-2, rounds: 2}",
-            "3 of 6 clients answer in round 2",
+            "at most 3 of 6 clients answer in round 2",
         ),
     ] {
         let (code, said) = set(&inject(four, lines));
-        let due = format!("faults.inject: {due}, and `faults.min-answers` is 4");
+        let due = format!("faults.inject: {due}, below `faults.min-answers` (4)");
         assert!(code == Some(0) && said.contains(&due), "{said}");
     }
     for faults in [
@@ -877,5 +877,81 @@ fn public_samples_that_cannot_be_are_refused_by_a_check() {
         let models = ["parts.teacher={use: linear}", "parts.student={use: linear}"];
         let (code, said) = checked("fedkd", &[set, &public, more, models[0], models[1]]);
         assert!(code == Some(2) && said.contains(due), "{due}: {said}");
+    }
+}
+
+#[test]
+fn labels_that_an_attack_cannot_flip_are_refused() {
+    let (classes, flip) = (
+        "data.set={blobs: {classes: 3}}",
+        "parts.labels={use: label-flip, clients: 1}",
+    );
+    let pair = |from, to| format!("parts.labels.flip={{pair: {{from: {from}, to: {to}}}}}");
+    let of = |more: &str| checked("fedavg", &["data.split=iid", classes, flip, more]);
+    let (code, said) = of(&pair(1, 7));
+    assert_eq!(code, Some(2), "{said}");
+    let why = "parts.labels (attack `label-flip`): flip: there is no class 7; there are 3, from 0";
+    assert!(said.contains(why), "{said}");
+    let (code, said) = of(&pair(1, 1));
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains("`from` and `to` are one class"), "{said}");
+    let (code, said) = of("parts.labels.flip=opposite");
+    let why = "of 3 classes the middle one, 1, is its own opposite and stays right";
+    assert!(code == Some(0) && said.contains(why), "{said}");
+    assert!(!of("parts.labels.flip=next").1.contains("middle"));
+    let several = "data.set={multi-label: {train: 100, test: 50}}";
+    let (code, said) = checked("fedavg", &["data.split=iid", several, flip]);
+    assert_eq!(code, Some(2), "{said}");
+    let why = "parts.labels changes the class of a whole input";
+    assert!(said.contains(why), "{said}");
+}
+
+#[test]
+fn probabilities_of_several_labels_are_refused() {
+    let set = "data.set={multi-label: {train: 150, test: 60}}";
+    let (code, said) = checked("feddf", &[set, "data.split=iid"]);
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains("it learns no class probabilities"), "{said}");
+}
+
+#[test]
+fn a_crop_of_noisy_images_is_noted_where_a_part_crops() {
+    for (change, crops) in [("{crop: 1}", true), ("flip", false)] {
+        let model = format!(
+            "parts.model={{use: dfdx, net: [{{linear: 4}}, outputs], augment: [{change}]}}"
+        );
+        let set = [
+            "data.set={glyphs: {train: 200, test: 20}}",
+            "data.split=iid",
+            "data.test={own: 0.3}",
+            "data.feature-noise={variance: 0.1}",
+            &model,
+        ];
+        let (code, said) = checked("fedavg", &set);
+        assert_eq!(code, Some(0), "{said}");
+        let due = "where `augment` has `crop`, the border is 0, the mean, and not black";
+        assert_eq!(said.contains(due), crops, "{said}");
+    }
+}
+
+#[test]
+fn rows_that_a_network_of_words_cannot_look_up_are_refused() {
+    let table = "its first layer looks up the numbers of words, and the rows hold other numbers";
+    let few = "its first layer knows words up to number 8, and the rows hold numbers up to 9: \
+               it must know numbers up to 9 (`dfdx`: `vocabulary: 9`; a network of PyTorch: \
+               10 rows)";
+    for (set, why) in [
+        ("data.features={random-relu: {width: 12}}", table),
+        ("data.set={blobs: {classes: 8}}", table),
+        ("data.set={phrases: {letters: 9}}", few),
+        ("data.set={phrases: {letters: 8}}", ""),
+    ] {
+        let (code, said) = checked("next-letter", &[set, "data.split=iid"]);
+        assert_eq!(
+            code,
+            Some(if why.is_empty() { 0 } else { 2 }),
+            "{set}: {said}"
+        );
+        assert!(said.contains(why), "{said}");
     }
 }

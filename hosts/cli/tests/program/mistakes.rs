@@ -240,6 +240,19 @@ fn what_cannot_work_is_found_before_the_run() {
         ),
         (
             "selective-fd.yaml",
+            &["protocol.reply=hard", &forest("model")],
+            "each of its trainings starts again",
+        ),
+        (
+            "fedkd-multi-label.yaml",
+            &[
+                "protocol={use: co-distill, labels: {scores: {}}, filter-on: scores}",
+                "parts={model: {use: linear}, ensemble: {use: mean-logits}, client-filter: {use: confidence}}",
+            ],
+            "it chooses by the scores of one class for each sample",
+        ),
+        (
+            "selective-fd.yaml",
             &["protocol.filter-on=features", "parts.model={use: forest}"],
             "no layer of features",
         ),

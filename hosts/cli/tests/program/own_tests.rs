@@ -265,9 +265,12 @@ fn a_model_that_diverged_is_the_worst_and_no_missing_score() {
         std::fs::remove_dir_all(dir.join("alone")).unwrap();
         again("alone", &[]);
         again("begun", &[from]);
-        let compared = fl(dir, &["compare", "begun", "run"]).stdout;
-        let compared = flat(&String::from_utf8(compared).unwrap());
-        assert!(!compared.contains(" of 6 clients ("), "{compared}");
+        for (name, shown) in [("alone", true), ("begun", false)] {
+            let compared = fl(dir, &["compare", name, "run"]).stdout;
+            let compared = flat(&String::from_utf8(compared).unwrap());
+            let said = compared.contains(" of 6 clients (");
+            assert!(said == shown && compared.contains("protocol"), "{compared}");
+        }
         std::fs::remove_dir_all(dir.join("begun")).unwrap();
         std::fs::remove_dir_all(dir.join("alone")).unwrap();
         std::fs::remove_dir_all(dir.join("run")).unwrap();
@@ -290,6 +293,15 @@ fn a_client_whose_rows_define_no_score_of_labels_is_left_out_and_counted() {
     let note = "`own.mauc` is of 4 of 6 clients: it is not defined";
     assert!(said.contains(note), "{said}");
     assert!(number(&run, "own.mauc") > 0.0);
+    // one test row each has no score
+    let run = fl(
+        dir,
+        &["run", "own.yaml", "--json", "--set", "data.test.own=0.01"],
+    );
+    let said = String::from_utf8_lossy(&run.stderr).into_owned();
+    assert!(said.contains("`own.mauc` is of 0 of 6 clients"), "{said}");
+    let run: Value = serde_json::from_slice(&run.stdout).unwrap();
+    assert!(run["metrics"].get("own.mauc").is_none(), "{run}");
 }
 
 #[test]
@@ -729,7 +741,9 @@ fn a_study_of_own_files_says_why_nobody_is_told_worse_than_alone() {
     assert_eq!(study(&[]), first);
     let (_, said) = study(&["--only", "t/fa"]);
     let due = "No run has a number for `negative-transfer.rate`: ";
-    let no_row = format!("{due}no row here has a finished run of `solo` with seed 3");
+    let no_row = format!(
+        "{due}no row here has a finished run of `solo` with seed 3 that begins without `initial`"
+    );
     assert!(said.contains(&no_row), "{said}");
     std::fs::remove_dir_all(dir.join("runs")).unwrap();
     let (code, said) = study(&[]);

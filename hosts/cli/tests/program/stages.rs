@@ -308,7 +308,7 @@ fn exact_a_stage_may_leave_a_slot_of_the_run_empty() {
     let first = format!("  parts:\n  {attack}");
     let own = of(&first, "", "");
     let both = of("", "", attack);
-    let accuracy = |run: &Value| run["measurements"]["accuracy"].clone();
+    let accuracy = |run: &Value| run["metrics"]["accuracy"].as_f64().unwrap();
     assert_eq!(accuracy(&emptied), accuracy(&own));
     assert_ne!(emptied["digest"], both["digest"]);
     // the folder's spec says the same

@@ -500,6 +500,28 @@ fn what_no_run_has_measured_is_said() {
 }
 
 #[test]
+fn a_row_without_a_number_and_an_attack_that_does_nothing_are_said() {
+    let dir = tempfile::tempdir().unwrap();
+    let rows = "- name: t\n  seeds: 1\n  columns: [{ measure: attack.shift }]\n  rows:\n  - { name: plain }\n  \
+         - { name: attacked, set: { parts.attack: { use: little-is-enough, clients: [0] } } }\n";
+    write(dir.path(), rows);
+    let done = study(dir.path(), &[]);
+    let (table, said) = (text(&done.stdout), text(&done.stderr));
+    assert!(done.status.success(), "{table}{said}");
+    for due in [
+        "* plain has measured nothing of these columns; there are accuracy, ",
+        "* Attack of attacked: one training has no deviation, so this attack changes nothing",
+    ] {
+        assert!(table.contains(due), "{table}");
+    }
+    // a run is told by a number of its table
+    assert!(
+        said.contains("attacked, seed 1: attack.shift 0.0000"),
+        "{said}"
+    );
+}
+
+#[test]
 fn what_is_kept_is_not_run_again_and_numbers_are_those_of_the_runs() {
     let dir = tempfile::tempdir().unwrap();
     write(dir.path(), ROWS);

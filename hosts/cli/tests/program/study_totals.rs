@@ -84,6 +84,24 @@ fn runs_on_the_same_rows_have_a_total() {
     let done = fl(dir.path(), &["study", "s.yaml"]);
     assert_eq!(done.status.code(), Some(1), "{}", text_of(&done));
     let printed = String::from_utf8(done.stdout).unwrap();
+    // its book says what that is at most
+    let due = "; one run failed, and nothing covers that a row may be why";
+    assert!(printed.contains(due), "{printed}");
+    let tables = fs::read_to_string(dir.path().join("runs/studies/s.csv")).unwrap();
+    let mut totals = tables.lines();
+    let total = totals.find(|line| line.contains("all,epsilon.readers"));
+    assert!(total.unwrap().contains(due), "{tables}");
+    let begin = "| 3 | readers of the results | epsilon ";
+    let (_, total) = printed.split_once(begin).expect("a total");
+    let total = total.split(' ').next().unwrap().parse::<f64>().unwrap();
+    assert!(total > both, "{total} {both}");
+    let kept = fs::read_dir(dir.path().join("runs/studies/kept")).unwrap();
+    let folders = kept.map(|folder| folder.unwrap().path());
+    let failed =
+        folders.filter(|at| at.join("run.json").exists() && !at.join("outcome.json").exists());
+    failed.for_each(|folder| fs::write(folder.join("run.json"), "").unwrap());
+    let printed = fl(dir.path(), &["study", "s.yaml", "--no-runs"]);
+    let printed = String::from_utf8(printed.stdout).unwrap();
     let told = "| 2 | readers of the results | nothing: a failed run may have released more";
     assert!(printed.contains(told), "{printed}");
     let tables = fs::read_to_string(dir.path().join("runs/studies/s.csv")).unwrap();
