@@ -297,7 +297,7 @@ fn another_spec_says_what_differs() {
     let mut packet = Packet::new(&request, Arc::new([])).unwrap();
     let mut node = here.node(d.path());
     assert!(node.reply(&packet).is_ok());
-    packet.head[0] = 9;
+    packet.head[0] += 1;
     let error = node.reply(&packet).unwrap_err();
     assert!(
         error.to_string().contains("install the same version"),
