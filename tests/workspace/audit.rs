@@ -87,6 +87,7 @@ fn counts(row: [f64; 2]) -> Counts {
     counts.set_sensitivity(VoteSensitivity {
         example: Some(1),
         party: Some(1),
+        also_removed: true,
         ..VoteSensitivity::default()
     });
     counts
