@@ -145,8 +145,8 @@ fn sum(
     }
 }
 
-/// Says by which rule [`together`] composes these runs, of which so many are known to have
-/// `failed`, and what that leaves open ([`caveat`]).
+/// Says by which rule [`together`] composes these runs, and what that leaves open ([`caveat`]).
+/// `failed` of the runs are known to have failed.
 pub fn rule(runs: &[&Entry], failed: usize, observer: Observer) -> String {
     let mut accountants: Vec<String> = Vec::new();
     let mut by_budget = 0;
@@ -184,8 +184,8 @@ pub fn rule(runs: &[&Entry], failed: usize, observer: Observer) -> String {
     rule
 }
 
-/// Says what the guarantee of these runs does not cover, since some are not done; so many of them
-/// are known to have `failed`. `None` if all are done.
+/// Says what the guarantee does not cover because some of these runs are not done, or returns
+/// `None` if all are. `failed` of the runs are known to have failed.
 pub fn caveat(runs: &[&Entry], failed: usize) -> Option<String> {
     let open = |run: &&&Entry| !matches!(run.state, State::Settled(_));
     let open = runs.iter().filter(open).count().saturating_sub(failed);
