@@ -22,6 +22,15 @@ pub struct BegunRun {
     pub failed: bool,
 }
 
+impl BegunRun {
+    /// Returns the run if it is known what it may have released: that stands in its book, which a
+    /// run without an accountant has not.
+    fn known(&self) -> Option<&Run> {
+        let run = self.run.as_ref().ok()?;
+        (run.book().is_some() || !run.accounts()).then_some(run)
+    }
+}
+
 /// What the joint guarantee needs of a run: the name of its row, and whether it failed.
 type Counted<'a> = (String, &'a Run, bool);
 
@@ -44,12 +53,10 @@ pub fn totals<'a>(
     });
     let mut runs: BTreeMap<&Path, Counted<'_>> = done.collect();
     let open = |(folder, begun): (&'a PathBuf, &'a BegunRun)| {
-        let run = begun.run.as_ref().ok()?;
-        Some((&**folder, (begun.name.clone(), run, begun.failed)))
+        Some((&**folder, (begun.name.clone(), begun.known()?, begun.failed)))
     };
     runs.extend(begun.iter().filter_map(open));
-    // what a run without a book has released is not known here, so nothing holds for all
-    let unread = begun.values().filter(|begun| begun.run.is_err());
+    let unread = begun.values().filter(|begun| begun.known().is_none());
     let unknown = match unread.count() {
         0 => None,
         1 => Some("a failed run may have released more".into()),

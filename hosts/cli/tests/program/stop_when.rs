@@ -59,7 +59,7 @@ fn rounds_end_when_the_measure_no_longer_improves() {
     );
     let summary = fs::read_to_string(d.path().join("run/outcome.json")).unwrap();
     assert!(summary.contains(&format!(
-        "round {last} of 40 is the last: `accuracy` did not improve in 2 evaluations"
+        "round {last} of 40 is the last: `accuracy` did not improve by 0.02 in 2 evaluations"
     )));
     // a run of that many rounds sends and measures the same
     let rounds = format!("protocol.rounds={last}");

@@ -300,7 +300,10 @@ impl Run {
 
     /// Returns whether the run has an accountant.
     pub fn accounts(&self) -> bool {
-        self.journal.iter().any(|e| e.privacy.is_some())
+        let parts = self.spec.get("parts");
+        let accountant = parts.and_then(|parts| parts.get("accountant"));
+        accountant.is_some_and(|part| !part.is_null())
+            || self.journal.iter().any(|e| e.privacy.is_some())
     }
 
     /// Returns the last measurement of this score of each client: that of its own model, or of the
