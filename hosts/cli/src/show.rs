@@ -24,7 +24,7 @@ pub fn check(specs: &[PathBuf], set: &[String], json: bool, catalogue: &Catalogu
         let document = fl_engine::parse(path)?.set(set);
         let checked = fl_engine::check(&document, catalogue)?;
         let checked = checked.and_then(|spec| {
-            let mut of_data = fl_engine::noted_data(&document, &spec, &dir)?;
+            let mut of_data = fl_engine::noted_data(&document, &spec, &dir, catalogue)?;
             of_data.extend(missing_cards(&spec));
             Ok((spec.foreseen, of_data))
         });

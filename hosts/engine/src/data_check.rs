@@ -14,7 +14,7 @@ use fl_core::{
 use fl_data::{Assembled, DataSpec, FeatureMap, KeptModel, Split};
 use fl_data_kit::column_match::{is_input, told_apart};
 use fl_privacy::Plan;
-use fl_registry::{DataSection as _, Document, Mistakes, Spec, any_make};
+use fl_registry::{Catalogue, DataSection as _, Document, Mistakes, Spec, any_make};
 use fl_sim::Manifest;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
@@ -51,10 +51,13 @@ pub fn noted_data(
     document: &Document,
     spec: &Spec<DataSpec>,
     dir: &Path,
+    catalogue: &Catalogue,
 ) -> Result<Vec<String>, Mistakes> {
     sinks::check(document, spec)?;
     let mut notes = Vec::new();
-    let found = check_with_data(spec, dir, &mut |text| notes.push(text.to_string()));
+    let found = check_with_data(spec, dir, catalogue, &mut |text| {
+        notes.push(text.to_string());
+    });
     let found = found.map_err(|error| {
         let text = format!("{error:#}");
         let (at, text) = placed(&text);
@@ -62,7 +65,6 @@ pub fn noted_data(
     })?;
     notes.extend(found.all().cloned());
     notes.extend(spec.data.missing(dir));
-    notes.extend(fl_privacy::ledger_fault(spec));
     Ok(notes)
 }
 
@@ -95,8 +97,12 @@ fn placed(error: &str) -> (Vec<Step>, &str) {
 fn check_with_data(
     spec: &Spec<DataSpec>,
     dir: &Path,
+    catalogue: &Catalogue,
     warn: &mut dyn FnMut(&str),
 ) -> anyhow::Result<DataNotes> {
+    let ledger_fault = fl_privacy::ledger_fault(spec);
+    ledger_fault.iter().for_each(|fault| warn(fault));
+    let ledger = spec.ledger.as_ref().filter(|_| ledger_fault.is_none());
     let task = spec.data.task().unwrap_or_else(|| any_make().task);
     let protocol = spec.make_protocol(&protocol_context(spec, &task))?;
     let steps = |asked: &ExchangeSpec| asked.flow.steps.is_some();
@@ -107,13 +113,21 @@ fn check_with_data(
         || protocol.declare().loads.is_some()
         || spec.data.kept_model().is_some()
         || spec.budget.is_some()
+        || ledger.is_some()
         || protocol.exchanges().iter().any(steps);
     if spec.data.is_read() || (needed && spec.data.missing(dir).is_none()) {
         let data = prepare::data_with_notes(spec, dir, warn)?;
         let mut found = check_data(spec, &data)?;
-        if spec.parts.has("accountant") {
+        if spec.parts.has("accountant") || ledger.is_some() {
             let plan = Plan::new(spec, &data)?;
             found.of_sizes.extend(plan.large_delta());
+            if ledger.is_some() {
+                let forecast = fl_privacy::forecast(spec, &data, &plan, catalogue)?;
+                let refused = forecast.and_then(|forecast| forecast.refused);
+                found
+                    .notes
+                    .extend(refused.map(|why| format!("the run will be refused: {why}")));
+            }
             found.notes.extend(plan.above_budget);
         }
         return Ok(found);

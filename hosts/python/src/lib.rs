@@ -69,11 +69,12 @@ fn check(
 ) -> (Option<Resolved>, Option<Wrong>) {
     let checked = || -> anyhow::Result<Resolved> {
         let document = Document::parse(&name, text.as_bytes()).set(&set);
-        let spec = fl_engine::read(&document, &catalogue()?)?;
+        let catalogue = catalogue()?;
+        let spec = fl_engine::read(&document, &catalogue)?;
         let json = fl_core::settings::to_json(&spec.resolved);
         let yaml = spec.yaml()?;
         let of_data = if with_data {
-            fl_engine::noted_data(&document, &spec, &fl_data_kit::data_dir(None))
+            fl_engine::noted_data(&document, &spec, &fl_data_kit::data_dir(None), &catalogue)
         } else {
             Ok(Vec::new())
         };

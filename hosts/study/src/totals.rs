@@ -53,7 +53,10 @@ pub fn totals<'a>(
     });
     let mut runs: BTreeMap<&Path, Counted<'_>> = done.collect();
     let open = |(folder, begun): (&'a PathBuf, &'a BegunRun)| {
-        Some((&**folder, (begun.name.clone(), begun.known()?, begun.failed)))
+        Some((
+            &**folder,
+            (begun.name.clone(), begun.known()?, begun.failed),
+        ))
     };
     runs.extend(begun.iter().filter_map(open));
     let unread = begun.values().filter(|begun| begun.known().is_none());

@@ -128,6 +128,15 @@ fn a_limit_refuses_a_run_before_it_leaves_anything() {
         plan.contains("the run will be refused: the ledger"),
         "{plan}"
     );
+    let check = [
+        "check", &spec, "--set", &ledger, "--set", lr, "--set", rounds,
+    ];
+    let noted = fl(dir, &check).stderr;
+    let noted = flat(&String::from_utf8(noted).unwrap());
+    assert!(
+        noted.contains("dp-sgd.yaml: the run will be refused: the ledger"),
+        "{noted}"
+    );
     // a run of fewer rounds fits; one without an accountant never does
     json(
         dir,
