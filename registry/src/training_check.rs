@@ -87,6 +87,28 @@ impl<'f> TrainingCheck<'f> {
             let note = "its learning-rate schedule begins again in each epoch, since the protocol gives it one epoch at a time: to let it fall once, say after how many `steps` it ends (`schedule: { cosine: { steps: .. } }`)";
             self.note_once(fill, note.into());
         }
+        let least = if self.by_examples(slot) {
+            1
+        } else {
+            abilities.least_batch
+        };
+        let planned = slot.training.as_ref().map(|planned| {
+            let setting = format!("`protocol.{}.batch` is {}", planned.setting, planned.batch);
+            (setting, planned.batch)
+        });
+        let further = slot.trainings.iter().map(|(_, batch)| {
+            let batches = format!("a training of the protocol has a `batch` of {batch}");
+            (batches, *batch)
+        });
+        let small = planned
+            .into_iter()
+            .chain(further)
+            .find(|(_, batch)| *batch < least);
+        if let Some((setting, _)) = small {
+            return Some(format!(
+                "its batch normalisation needs {least} examples in a mini-batch, and {setting}, so it would take no step: set it to {least} or more, or use `layer-norm`"
+            ));
+        }
         let Some(planned) = &slot.training else {
             // a protocol's further trainings may be of any length
             if let Some(note) = self.schedule(slot, fill, &abilities, None) {
@@ -94,17 +116,6 @@ impl<'f> TrainingCheck<'f> {
             }
             return None;
         };
-        let least = if self.by_examples(slot) {
-            1
-        } else {
-            abilities.least_batch
-        };
-        if planned.batch < least {
-            return Some(format!(
-                "its batch normalisation needs {least} examples in a mini-batch, and `protocol.{}.batch` is {}, so no client would take a step: set it to {least} or more, or use `layer-norm`",
-                planned.setting, planned.batch
-            ));
-        }
         let sizes = (least > 1).then(|| self.sizes_of(fill)).flatten();
         if let Some(sizes) = &sizes {
             let few = |(_, n): &&(ClientId, usize)| (1..least).contains(n);

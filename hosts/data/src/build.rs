@@ -364,6 +364,20 @@ impl<'a> LoadedSet<'a> {
             if spec.pools_tests() {
                 all.test = self.train.pick(&tested);
             }
+            if self.looks {
+                let of = |rows: &[Examples]| -> Vec<u64> {
+                    rows.iter().flat_map(|own| hashes(&own.samples)).collect()
+                };
+                let tests = of(&all.client_tests);
+                let learnt = RowSet::of(of(&all.clients).into_iter());
+                let again = learnt.count(tests.iter().copied());
+                all.hidden_notes.extend((again > 0).then(|| {
+                    format!(
+                        "{again} of {} test rows of the clients' own are training rows too: rows repeat, so scores on them may be too good",
+                        tests.len()
+                    )
+                }));
+            }
             // as below
             let what = "a client's test rows depend on its number of rows";
             all.inferred.push(what.into());

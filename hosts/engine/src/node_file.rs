@@ -117,7 +117,7 @@ impl NodeFile {
         }
         // before features, by which different rows may become the same
         let [tested, open] = due.shared_rows(&all.samples);
-        let again = (tests.as_ref().filter(|_| in_files)).map_or(0, |tests| {
+        let again = tests.as_ref().map_or(0, |tests| {
             fl_data::shared_rows(&tests.samples, &own.samples)
         });
         if let Some(features) = &due.features {

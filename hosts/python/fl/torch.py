@@ -363,7 +363,9 @@ class Trainer:
         """What training does and `gradient` leaves out."""
         shares = [getattr(m, "p" if isinstance(m, nn.modules.dropout._DropoutNd) else "dropout", 0) for m in self._model.modules()]
         drops = any(isinstance(share, (int, float)) and share > 0 for share in shares)
-        return [name for name, does in [("augment", type(self).augment is not Trainer.augment), ("dropout", drops)] if does]
+        norms = any(isinstance(m, nn.modules.batchnorm._BatchNorm) for m in self._model.modules())
+        beside = {"augment": type(self).augment is not Trainer.augment, "dropout": drops, "batch normalisation": norms}
+        return [name for name, does in beside.items() if does]
 
     @property
     def decays_weights(self) -> bool:

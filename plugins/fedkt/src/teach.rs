@@ -84,10 +84,13 @@ pub(crate) fn teachers(
         constant += usize::from(held == 1);
         fit_examples(teacher.as_mut(), &own, pass, &stream)
             .and_then(|fitted| {
-                untrained += usize::from(fitted.steps == 0);
-                unfinished = unfinished
-                    .take()
-                    .or(fitted.unfinished(&TEACHER, pass.length));
+                match fitted.steps {
+                    0 => untrained += 1,
+                    _ => {
+                        let note = fitted.unfinished(&TEACHER, pass.length);
+                        unfinished = unfinished.take().or(note);
+                    }
+                }
                 teacher.predict(queries)
             })
             .map(|scores| metrics::classes(scores.view()))

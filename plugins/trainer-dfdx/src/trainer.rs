@@ -437,6 +437,7 @@ impl Trainer for Dfdx {
         let beside = [
             ("augment", !self.augmenter.is_empty()),
             ("dropout", self.net.has_dropout()),
+            ("batch normalisation", self.net.normalises_batches()),
         ];
         let beside = beside.into_iter().filter(|(_, does)| *does);
         Abilities {

@@ -101,7 +101,9 @@ impl Client {
             _ => Some(fitted.loss),
         };
         self.calls_mut().fitted(loss);
-        self.note_unfinished(slot, &fitted, pass);
+        if fitted.steps > 0 {
+            self.note_unfinished(slot, &fitted, pass);
+        }
         Ok(fitted)
     }
 
@@ -136,7 +138,11 @@ impl Client {
             self.stream(slot).child("public", 0),
         );
         let fitted = self.model(slot)?.fit(&x, target, pass, &stream)?;
-        self.note_unfinished(slot, &fitted, pass);
+        match fitted.steps {
+            0 if x.len() > 0 => self.note_no_step(slot)?,
+            0 => {}
+            _ => self.note_unfinished(slot, &fitted, pass),
+        }
         Ok(fitted)
     }
 

@@ -354,12 +354,18 @@ fn nan() -> f64 {
 }
 
 impl FitReport {
-    /// Returns a note for the user if the loss of the model in `slot` still fell at the end, after
-    /// `length`.
+    /// Returns a note for the user if the model in `slot` took no step, or if its loss still fell
+    /// at the end, after `length`.
     pub fn unfinished(&self, slot: &str, length: impl Display) -> Option<String> {
-        (self.falls == Some(true)).then(|| {
-            format!("parts.{slot}: the loss still fell when training ended ({length}): train longer, or raise the learning rate")
-        })
+        match (self.steps, self.falls) {
+            (0, _) => Some(format!(
+                "parts.{slot} took no training step: no mini-batch had enough samples, and batch normalisation needs two"
+            )),
+            (_, Some(true)) => Some(format!(
+                "parts.{slot}: the loss still fell when training ended ({length}): train longer, or raise the learning rate"
+            )),
+            _ => None,
+        }
     }
 }
 

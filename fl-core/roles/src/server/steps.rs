@@ -32,8 +32,8 @@ impl Trained {
         self.curve.add(fitted.loss);
     }
 
-    /// Returns a note if the loss still fell at the end: that of the trainings if there were
-    /// several, and otherwise that of the steps.
+    /// Returns a note if no training took a step, or if the loss still fell at the end: that of the
+    /// trainings if there were several, and otherwise that of the steps.
     fn unfinished(&self, slot: &str) -> Option<String> {
         let falls = if self.steps > self.last.steps {
             self.curve.falls()
@@ -41,7 +41,13 @@ impl Trained {
             self.last.falls
         };
         let length = Length::Steps(self.steps);
-        FitReport { falls, ..self.last }.unfinished(slot, length)
+        let steps = self.steps;
+        FitReport {
+            steps,
+            falls,
+            ..self.last
+        }
+        .unfinished(slot, length)
     }
 }
 

@@ -625,6 +625,8 @@ fn what_a_plain_gradient_leaves_out_is_refused_where_steps_follow_it() {
     let plain = net("model", "[outputs]", "optimiser: {sgd: {lr: 0.1}}");
     let dropped = "[{dropout: 0.5}, outputs]";
     let dropout = net("model", dropped, "optimiser: {sgd: {lr: 0.1}}");
+    let normed = "[{linear: 4}, batch-norm, relu, outputs]";
+    let norm = net("model", normed, "optimiser: {sgd: {lr: 0.1}}");
     let decay = "optimiser: {sgd: {lr: 0.1, weight-decay: 0.5}}";
     let decay = net("model", "[outputs]", decay);
     let alone = "its optimiser and learning rate have no effect: protocol `per-fedavg`";
@@ -636,6 +638,7 @@ fn what_a_plain_gradient_leaves_out_is_refused_where_steps_follow_it() {
             ),
             (&decay, "(it has weight decay)"),
             (&dropout, "(it has dropout)"),
+            (&norm, "(it has batch normalisation)"),
         ] {
             let said = wrong("fedavg.yaml", &[method, model]);
             assert!(said.contains(due), "{method}, {model}: {said}");
@@ -653,4 +656,37 @@ fn what_a_plain_gradient_leaves_out_is_refused_where_steps_follow_it() {
     let together = "protocol.order={together: 0.5}";
     let said = wrong("cronus.yaml", &[together, &dropout]);
     assert!(said.contains("(it has dropout)"), "{said}");
+    // trainings that are not on own rows, too
+    let of = |slot: &str| net(slot, normed, "optimiser: {sgd: {lr: 0.1}}");
+    let small = "a training of the protocol has a `batch` of 1, so it would take no step";
+    for (base, model, training) in [
+        (
+            "fedavg.yaml",
+            of("model"),
+            "protocol.tune={epochs: 1, batch: 1}",
+        ),
+        (
+            "cronus.yaml",
+            of("model"),
+            "protocol.distil={epochs: 1, batch: 1}",
+        ),
+        (
+            "fedkd.yaml",
+            of("student"),
+            "protocol.student={epochs: 1, batch: 1}",
+        ),
+        (
+            "fedkt.yaml",
+            of("final"),
+            "protocol.final-model={epochs: 1, batch: 1}",
+        ),
+        (
+            "feddf.yaml",
+            of("model"),
+            "protocol.training={epochs: 1, batch: 1}",
+        ),
+    ] {
+        let said = wrong(base, &[training, &model]);
+        assert!(said.contains(small), "{base}, {training}: {said}");
+    }
 }

@@ -434,6 +434,33 @@ fn the_check_names_a_client_with_too_few_rows_before_a_run_does() {
 }
 
 #[test]
+fn own_test_rows_that_clients_train_on_are_counted() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let rows = |from: usize, times: usize| -> String {
+        let row = |i: usize| format!("{i},{},{}\n", i * i % 7, i % 2);
+        (from..from + 20).map(|i| row(i).repeat(times)).collect()
+    };
+    for of in ["train", "all"] {
+        for (times, repeats) in [(4, true), (1, false)] {
+            let file = |name: &str, rows: String| {
+                std::fs::write(dir.join(name), format!("a,b,y\n{rows}")).unwrap();
+            };
+            file("u.csv", rows(0, times));
+            file("t.csv", rows(50, 1));
+            let text = format!(
+                "name: own\nseed: 1\ndata:\n  set: {{ files: {{ format: csv, train: u.csv, test: t.csv, label: y, classes: [0, 1] }} }}\n  clients: 2\n  test: {{ own: 0.25, of: {of} }}\nprotocol: {{ use: solo, local: {{ epochs: 1, batch: 4 }} }}\nparts: {{ model: {{ use: linear }} }}\n"
+            );
+            spec(dir, &text);
+            let said = fl(dir, &["check", "own.yaml"]);
+            let notes = flat(&String::from_utf8_lossy(&said.stderr));
+            let told = notes.contains("test rows of the clients' own are training rows too");
+            assert!(said.status.success() && told == repeats, "{of}: {notes}");
+        }
+    }
+}
+
+#[test]
 fn measures_on_a_clients_own_rows_leave_no_guarantee() {
     let dir = tempfile::tempdir().unwrap();
     let own = ["--set", "data.test={own: 0.25}"];

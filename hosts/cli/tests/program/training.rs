@@ -162,7 +162,7 @@ fn check_names_clients_that_cannot_train() {
     for protocol in ["fedavg", "per-fedavg"] {
         let one = format!("use: {protocol}, local: {{ epochs: 1, batch: 1 }}");
         let (code, error) = fails(d, &["check", &spec_of(&one)]);
-        let due = "its batch normalisation needs 2 examples in a mini-batch, and `protocol.local.batch` is 1, so no client would take a step";
+        let due = "its batch normalisation needs 2 examples in a mini-batch, and `protocol.local.batch` is 1, so it would take no step";
         assert!(code == 2 && error.contains(due), "{error}");
     }
     // gradients of single examples normalise no batch
@@ -170,8 +170,12 @@ fn check_names_clients_that_cannot_train() {
     let privacy = "example-privacy: { use: gaussian-gradients }";
     let said = fl(d, &["check", &spec(d, dp, &format!("{norm}, {privacy}"))]);
     let notes = flat(&String::from_utf8_lossy(&said.stderr));
-    let none = !notes.contains("batch normalisation");
-    assert!(said.status.success() && none, "{notes}");
+    let due = "its training leaves out batch normalisation: the steps of DP-SGD";
+    let none = !notes.contains("in a mini-batch");
+    assert!(
+        said.status.success() && none && notes.contains(due),
+        "{notes}"
+    );
     let beside = "model: { use: dfdx, net: [{ linear: 4 }, relu, { dropout: 0.5 }, outputs] }, aggregator: { use: mean }";
     let said = fl(d, &["check", &spec(d, dp, &format!("{beside}, {privacy}"))]);
     let notes = flat(&String::from_utf8_lossy(&said.stderr));
@@ -187,6 +191,21 @@ fn check_names_clients_that_cannot_train() {
     let notes = flat(&String::from_utf8_lossy(&said.stderr));
     let due = "parts.privacy adds noise to its 2 buffers too";
     assert!(said.status.success() && notes.contains(due), "{notes}");
+    // a server whose student has one row to learn from
+    let public = "protocol={use: one-shot-distill, local: {epochs: 1, batch: 8}, student: {epochs: 2, batch: 8}}";
+    let parts =
+        format!("parts={{teacher: {NORM}, student: {NORM}, ensemble: {{use: mean-logits}}}}");
+    let one = [
+        "--set",
+        public,
+        "--set",
+        &parts,
+        "--set",
+        "data.public={from: {count: 1}}",
+    ];
+    let (_, notes) = ran(d, &[&[&noisy[..], "--out", "one"][..], &one].concat());
+    let due = "parts.student took no training step";
+    assert!(flat(&notes).contains(due), "{notes}");
     // images have more than one number in a channel
     let images = "name: images
 data: { set: glyphs, clients: 3, limit: { train: 3, test: 4 } }

@@ -320,6 +320,11 @@ impl Net {
         )
     }
 
+    /// Returns whether it normalises a batch by its mean and variance in training.
+    pub fn normalises_batches(&self) -> bool {
+        self.entries.iter().any(|entry| !entry.trainable)
+    }
+
     /// Returns for each text of a batch the number of positions at its end without words; 0 if the
     /// inputs are not texts.
     pub fn padding(&self, x: &[f32], rows: usize) -> Vec<usize> {
