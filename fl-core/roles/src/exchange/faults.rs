@@ -149,9 +149,9 @@ impl Faults {
         }
     }
 
-    /// Returns the fault of this client, with its line in the spec. `repeated` counts the attempts
-    /// of the step before this one, `asked` the client's requests before this one. `draws` is the
-    /// stream of all faults.
+    /// Returns the fault of this client, with its line in the spec. `round` is that of the whole
+    /// run. `repeated` counts the attempts of the step before this one, `asked` the client's
+    /// requests before this one. `draws` is the stream of all faults.
     pub(crate) fn fate(
         &self,
         draws: &Stream,

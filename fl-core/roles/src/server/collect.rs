@@ -256,7 +256,8 @@ impl RunState<'_> {
             Request::new(label, round.number, Payload::Here(down(id)), stream, needs)
         };
         let draws = self.faults_stream();
-        let (at, repeated) = ((round.name.as_str(), round.number), self.step.repeated);
+        let (_, number) = self.in_run("", round.number);
+        let (at, repeated) = ((round.name.as_str(), number), self.step.repeated);
         let slot = exchange.model;
         let (host, store) = (&mut *self.host, &self.store);
         let mut made = None;

@@ -175,7 +175,7 @@ impl RunState<'_> {
 
     /// Returns a step's name and number in the whole run. `number` counts the rounds of a stage; 0
     /// is a step that is done once.
-    fn in_run(&self, name: &str, number: usize) -> (String, usize) {
+    pub(super) fn in_run(&self, name: &str, number: usize) -> (String, usize) {
         match number {
             0 => (label_in(name, self.stage.number), 0),
             _ => {
