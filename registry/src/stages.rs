@@ -301,6 +301,14 @@ impl Checker<'_> {
             );
             self.tell(&stage.of.path, text);
         }
+        let clients_have_it = last.lasts && last.shown;
+        if last.server && !last.several && !clients_have_it && slot.lasts && !slot.alike {
+            let text = format!(
+                "`{}` does not begin with the server's model: a client goes on with its own last model of slot `{}`, or with an untrained one; a stage `solo` with `from-server: true` before this one sends the server's to all clients",
+                stage.of.used, slot.name
+            );
+            self.tell(&stage.of.path, text);
+        }
     }
 
     /// Refuses stages that cannot follow one another, in a spec with these parts for all stages.
