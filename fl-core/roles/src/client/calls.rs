@@ -8,7 +8,7 @@ use crate::{
     AnyInbox, AnyMechanism, AnySelector, ClientId, Examples, LogEvent, Result, Round, Stream,
     Trainer,
 };
-use anyhow::ensure;
+use anyhow::Context;
 
 /// See [`Client`](crate::Client) for what each does.
 pub trait ClientCalls: SlotCalls + Send {
@@ -69,13 +69,12 @@ pub trait ClientCalls: SlotCalls + Send {
 
 /// See [`Client::private`](crate::Client::private).
 pub fn private(client: &dyn ClientCalls, slot: &str) -> Result<Examples> {
-    let Some(drawn) = client.stashed(super::PRIVATE)? else {
-        ensure!(
-            !client.has(slot),
-            "it has drawn no private sample through parts.{slot}"
-        );
+    if !client.has(slot) {
         return Ok(client.own().clone());
-    };
+    }
+    let drawn = client.stashed(super::PRIVATE)?;
+    let drawn =
+        drawn.with_context(|| format!("it has drawn no private sample through parts.{slot}"))?;
     let Ids(drawn) = message::decode(&drawn)?;
     let drawn: Vec<usize> = drawn.into_iter().map(|at| at as usize).collect();
     Ok(client.own().pick(&drawn))

@@ -1,7 +1,7 @@
 //! A client's own side of its calls: its data, its models and its copies of client-side parts.
 
-use super::PRIVATE;
 use super::calls::ClientCalls;
+use super::{PRIVATE, SAMPLE_COUNTS};
 use crate::exchange::{TRAINING_LOSS, label_in};
 use crate::message::{AnyMessage, Erased, Ids};
 use crate::privacy::{MinibatchSampling, NoiseSource, ReleaseNoise};
@@ -9,9 +9,9 @@ use crate::round::limited;
 use crate::slot_calls::SlotCalls;
 use crate::store::{States, Store};
 use crate::{
-    AnyAggregator, AnyInbox, AnyMechanism, AnySelector, Budget, COUNTS, ClientId, Envelope,
-    Examples, ExchangeSpec, Generator, PrivacyEvent, Problem, Public, Request, RequiredInputs,
-    Result, Round, Stream, Task, Trainer, message,
+    AnyAggregator, AnyInbox, AnyMechanism, AnySelector, Budget, ClientId, Envelope, Examples,
+    ExchangeSpec, Generator, PrivacyEvent, Problem, Public, Request, RequiredInputs, Result, Round,
+    Stream, Task, Trainer, message,
 };
 use anyhow::{Context, ensure};
 use serde::{Deserialize, Serialize};
@@ -28,6 +28,8 @@ pub(crate) struct ClientCore {
     pub(super) held_out: Option<Examples>,
     /// May its answer depend on them?
     pub(super) uses_held_out: bool,
+    /// Does its answer depend on its own examples through a private sample?
+    pub(super) sampled: bool,
     pub(super) public: Option<Arc<Public>>,
     pub(super) home: Stream,
     pub(crate) now: Stream,
@@ -126,9 +128,10 @@ pub(super) struct SavedClient {
 }
 
 impl ClientCore {
-    /// Those of its examples that the run may use, if it has drawn a sample of them.
+    /// Those of its examples that its answer may use, if that is a sample that it has drawn. One of
+    /// an earlier stage does not count where the answer does not go through a sample.
     pub(super) fn private_sample(&self) -> Result<Option<Examples>> {
-        let drawn = self.stash.get(PRIVATE);
+        let drawn = self.stash.get(PRIVATE).filter(|_| self.sampled);
         let drawn = drawn
             .map(|bytes| message::decode::<Ids>(bytes))
             .transpose()?;
@@ -137,7 +140,7 @@ impl ClientCore {
     }
 
     /// Returns the name under which it keeps something for its protocol: that of another stage does
-    /// not see it. The private sample is one for the whole run.
+    /// not see it. The private sample is the last that was drawn, for exchanges that go through it.
     fn kept_as(&self, name: &str) -> String {
         match name {
             PRIVATE => name.into(),
@@ -167,6 +170,7 @@ impl ClientCore {
         self.released_through.clear();
         self.once = exchange.times == 1;
         self.uses_held_out = exchange.held_out;
+        self.sampled = exchange.flow.through.iter().any(|slot| self.has(slot));
         self.training_loss = None;
         self.now = request.stream.clone();
         self.round = request.round;
@@ -265,7 +269,7 @@ impl ClientCalls for ClientCore {
             self.release_now(slot, &mut chosen)?;
             self.stash
                 .insert(PRIVATE.into(), message::encode(&chosen).into());
-            self.stash.remove(&*COUNTS);
+            self.stash.remove(SAMPLE_COUNTS);
         }
         Ok(())
     }

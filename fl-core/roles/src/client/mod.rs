@@ -22,6 +22,9 @@ use std::sync::Arc;
 /// Key under which a client stashes the positions of its private sample.
 const PRIVATE: &str = "private sample";
 
+/// The released numbers of examples of that sample.
+const SAMPLE_COUNTS: &str = "counts of the private sample";
+
 /// One client. Nothing in here leaves it except as an answer. It is in this process, or in the
 /// program that loaded the protocol's library.
 pub struct Client(pub(crate) ClientSide);
@@ -132,8 +135,8 @@ impl Client {
         calls::private(self.calls(), slot.name())
     }
 
-    /// Draws a new private sample, if `slot` is filled. The counts in the client's envelopes then
-    /// cover only that sample.
+    /// Draws a new private sample, if `slot` is filled. The counts in the envelopes of answers that
+    /// go through `slot` then cover only that sample.
     pub(crate) fn draw_private(&mut self, slot: &MechanismSlot<Ids>) -> Result<()> {
         self.calls_mut().draw_private(slot)
     }

@@ -1,5 +1,6 @@
 //! Releases of a client, and their privacy cost.
 
+use super::SAMPLE_COUNTS;
 use super::core::{ClientCore, ReleasedSteps};
 use crate::ledger::budget::{CohortOrigin, PaidRelease, cost, ensure_budget};
 use crate::message::{self, AnyMessage, Counts, VoteSensitivity};
@@ -163,8 +164,8 @@ impl ClientCore {
     }
 
     /// Returns the numbers of examples, in all and of each class, that the server needs. They count
-    /// the examples that the run may use; if [`COUNTS`] is filled, its mechanism releases them
-    /// once.
+    /// the examples that the answer may use; if [`COUNTS`] is filled, its mechanism releases them
+    /// once, and those of each private sample.
     pub(crate) fn told(
         &mut self,
         needs: RequiredInputs,
@@ -185,7 +186,12 @@ impl ClientCore {
     }
 
     fn noisy_counts(&mut self) -> Result<(u64, Vec<u32>)> {
-        let told = match self.stash.get(&*COUNTS) {
+        let name = if self.sampled {
+            SAMPLE_COUNTS
+        } else {
+            COUNTS.name()
+        };
+        let told = match self.stash.get(name) {
             Some(told) => message::decode::<Counts>(told)?,
             None => {
                 let counted = self.private_sample()?;
@@ -204,7 +210,7 @@ impl ClientCore {
                 counts.set_sensitivity(VoteSensitivity::of_own_examples(moved));
                 self.release_now(&COUNTS, &mut counts)?;
                 let kept = message::encode(&counts);
-                self.stash.insert(COUNTS.name().into(), kept.into());
+                self.stash.insert(name.into(), kept.into());
                 counts
             }
         };

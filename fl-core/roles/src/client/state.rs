@@ -50,6 +50,7 @@ impl ClientState {
             data,
             held_out: None,
             uses_held_out: false,
+            sampled: false,
             stash: BTreeMap::new(),
             cache: BTreeMap::new(),
             spent: Vec::new(),

@@ -328,6 +328,55 @@ fn exact_a_stage_may_leave_a_slot_of_the_run_empty() {
     assert!(flat(&said).contains(says), "{said}");
 }
 
+/// The later stages begin anew, so the sample of the first must change nothing of them. A fault
+/// finds its round in the third.
+#[test]
+fn exact_a_private_sample_is_of_its_stage_and_faults_count_the_rounds_of_all() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let sampling = "  parts: { sampling: { use: sample-examples, k: 9 } }\n";
+    let later = |first: &str, folder: &str| {
+        let text = format!(
+            "name: s
+data: {{ set: {{ blobs: {{ train: 300, test: 60 }} }}, clients: 3, split: {{ size: {{ shares: [1, 3, 6] }} }} }}
+stages:
+- protocol: {{ use: class-distill, rounds: 1, local: {{ epochs: 1, batch: 16 }} }}
+{first}- protocol: {{ use: class-distill, rounds: 1, local: {{ epochs: 1, batch: 16 }} }}
+  parts: {{ model: {{ use: linear }} }}
+- protocol: {{ use: fedavg, rounds: 1, local: {{ epochs: 1, batch: 16 }} }}
+  parts: {{ model: {{ use: linear }}, aggregator: {{ use: mean }} }}
+parts:
+  model: {{ use: linear }}
+  ensemble: {{ use: mean-of-classes }}
+faults: {{ on-error: drop, inject: [{{ what: crash, clients: 0, rounds: 3 }}] }}
+"
+        );
+        spec(dir, "s.yaml", &text);
+        out(dir, &["run", "s.yaml", "--out", folder]);
+        let lines = |name: &str| -> Vec<Value> {
+            let text = std::fs::read_to_string(dir.join(folder).join(name)).unwrap();
+            let lines = text.lines();
+            lines
+                .map(|line| serde_json::from_str(line).unwrap())
+                .collect()
+        };
+        let dropped = lines("journal.jsonl");
+        let dropped = dropped.iter().filter(|line| {
+            line["dropped"]
+                .as_array()
+                .is_some_and(|all| !all.is_empty())
+        });
+        let steps: Vec<&Value> = dropped.map(|line| &line["step"]).collect();
+        assert_eq!(steps, ["round 3"], "{folder}");
+        let measured = lines("metrics.jsonl").into_iter();
+        let later = measured.filter(|line| line["round"].as_u64() > Some(1));
+        later.collect::<Vec<_>>()
+    };
+    let (plain, sampled) = (later("", "plain"), later(sampling, "sampled"));
+    assert!(plain.len() >= 4, "{plain:?}");
+    assert_eq!(plain, sampled);
+}
+
 #[test]
 fn stages_whose_slots_of_one_name_differ_may_leave_them_empty() {
     let dir = tempfile::tempdir().unwrap();
@@ -575,6 +624,13 @@ fn a_stage_that_cannot_go_on_with_all_of_a_model_says_so() {
             says,
             "{first}, {second}: {told}"
         );
+    }
+    let own = "`fedgh` does not begin with the server's model: a client goes on with its own last model of slot `model`, or with an untrained one";
+    for (first, says) in [("use: fedavg", true), ("use: ditto", false)] {
+        two(first, "use: fedgh");
+        let told = fl(dir, &["check", "two.yaml"]).stderr;
+        let told = flat(&String::from_utf8_lossy(&told));
+        assert_eq!(told.contains(own), says, "{first}: {told}");
     }
     two("use: ifca, clusters: 2", "use: fedavg");
     let (_, error) = fails(dir, &["check", "two.yaml"]);
