@@ -9,7 +9,7 @@ use fl_core::settings::Value;
 use fl_core::{
     AnyAggregator, BEFORE_AGGREGATOR, BoxedSelector, BuildContext, Candidate, ClientId, ClientStat,
     DataFacts, ExchangeSpec, Fault, FaultKind, Faults, IdRanges, LogEvent, PartDecl, Parts, Pool,
-    Role, Roster, Round, SlotSpec, Stream,
+    Role, Roster, Round, SamplingScheme, SlotSpec, Stream,
 };
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -132,7 +132,11 @@ impl Checker<'_> {
         }
         let most = |(slot, sizes): (&&'static str, &Option<(usize, usize)>)| {
             let (_, most) = (*sizes)?;
-            Some((*slot, most))
+            let selector =
+                parts.build::<BoxedSelector<Roster>>(Role::Selector, slot, None, &context);
+            // a Poisson draw may take everyone
+            let bounded = !matches!(selector.ok()?.draw(), SamplingScheme::Poisson { .. });
+            bounded.then_some((*slot, most))
         };
         let facts = DataFacts {
             clients,

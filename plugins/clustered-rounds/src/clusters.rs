@@ -172,9 +172,16 @@ impl<R: ClusterRule> Protocol for Clusters<R> {
                 1 => {
                     let centre = &run.state.centres[0];
                     let trained = run.server.collect(round, &TRAIN, |_| centre)?;
-                    if shared.clusters > 1 && round.number > shared.warm_up {
+                    let due = shared.clusters > 1 && round.number > shared.warm_up;
+                    if due && trained.len() >= shared.clusters {
                         own.divide(run, &trained)?
                     } else {
+                        if due && (round.number == shared.warm_up + 1 || round.last) {
+                            run.server.warn(&format!(
+                                "{}: {} centres begin with the parameters of as many clients, and {} have answered: one centre goes on",
+                                round.name, shared.clusters, trained.len()
+                            ));
+                        }
                         run.maximise(&trained, &vec![0; trained.len()])?;
                     }
                 }

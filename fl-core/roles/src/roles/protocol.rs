@@ -11,7 +11,7 @@ pub struct DataFacts<'a> {
     /// The number of clients.
     pub clients: usize,
     /// The most clients in a round, by the slot of their selector; without slots whose selectors
-    /// must see more than there is before a run.
+    /// must see more than there is before a run, or draw each client by itself.
     pub cohorts: BTreeMap<&'static str, usize>,
     /// The shape of an input, if it is known then.
     pub input: Option<Vec<usize>>,

@@ -228,6 +228,16 @@ fn settings_that_need_more_clients_or_samples_are_found_before_the_run() {
     let all =
         "protocol.samples is 4000, and there are 300 public samples: every round has all of them";
     assert!(code == Some(0) && said.contains(all), "{said}");
+    // a Poisson draw may take fewer clients than there are centres, and in another round all
+    let poisson = "parts.cohort={use: poisson, rate: 0.3}";
+    for (spec, clusters) in [("fesem", 8), ("ifca", 2)] {
+        let centres = format!("protocol.clusters={clusters}");
+        let (code, said) = tells(dir.path(), "run", spec, &[poisson, &centres]);
+        let due = format!(
+            "round 1: {clusters} centres begin with the parameters of as many clients, and 1 have answered: one centre goes on"
+        );
+        assert!(code == Some(0) && said.contains(&due), "{spec}: {said}");
+    }
     // a part may leave the trusted client out
     let trusted = "parts.aggregator={use: fltrust}";
     let (code, said) = checked("robust", &[trusted]);
