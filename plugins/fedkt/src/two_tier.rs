@@ -6,6 +6,7 @@ use crate::teach::{
 use fl_core::message::{Counts, Models, VoteSensitivity, Votes};
 use fl_core::prelude::*;
 use fl_core::{ClientId, Problem, TaskKind, metrics, named_clients};
+use ndarray::Array2;
 use serde::{Deserialize, Serialize};
 
 choices! {
@@ -17,8 +18,7 @@ choices! {
         /// published.
         Server = "server",
         /// On each party's counts, before its students learn (FedKT-L2): a party trusts only
-        /// itself. With a budget, use `partitions: 1` as the paper does: the budget is spent on the
-        /// first partition first.
+        /// itself. A budget pays for the first queries of every partition; the paper has one.
         Party = "party",
     }
 }
@@ -113,6 +113,42 @@ struct State {
     counts: Option<Counts>,
 }
 
+/// Releases the counts of all partitions at once, query by query: a budget pays for the first
+/// queries of each partition.
+fn release_together(client: &mut Client, all: &[Counts]) -> Result<Vec<Counts>> {
+    let first = all.first().context("a party has a partition")?;
+    let alike = |of: &Counts| of.values.dim() == first.values.dim() && of.block() == first.block();
+    ensure!(
+        all.iter().all(alike),
+        "parts.tier1 counts the votes of one partition in another shape than those of the next"
+    );
+    let of: Vec<(usize, usize)> = (0..first.rows.len())
+        .flat_map(|row| (0..all.len()).map(move |partition| (partition, row)))
+        .collect();
+    let mut together = first.clone();
+    together.rows = (0..of.len() as u32).collect();
+    let shape = (of.len(), first.values.ncols());
+    together.values = Array2::from_shape_fn(shape, |(at, class)| {
+        let (partition, row) = of[at];
+        all[partition].values[(row, class)]
+    });
+    client.release(&PRIVACY, &mut together)?;
+    let answered = together.rows.iter().map(|at| of.get(*at as usize));
+    let answered: Option<Vec<_>> = answered.collect();
+    let answered = answered.context("parts.privacy released a query that it was not given")?;
+    let apart = (0..all.len()).map(|partition| {
+        let mut counts = together.clone();
+        let own = answered.iter().enumerate();
+        let own = own.filter(|(_, of)| of.0 == partition);
+        let (positions, rows): (Vec<usize>, Vec<usize>) =
+            own.map(|(position, of)| (position, of.1)).unzip();
+        counts.retain_rows(&positions);
+        counts.rows = rows.iter().map(|row| all[partition].rows[*row]).collect();
+        counts
+    });
+    Ok(apart.collect())
+}
+
 impl TwoTierVote {
     /// Returns the clients with an example for each teacher; all with an accountant.
     fn parties(&self, server: &mut Server<'_>) -> Result<Cohort> {
@@ -137,7 +173,7 @@ impl TwoTierVote {
     /// Trains a party's students: s times, t teachers vote on the public samples, and a student
     /// learns the winners.
     fn train_students(&self, client: &mut Client) -> Result<Vec<Box<dyn Trainer>>> {
-        let (mut students, mut gaps) = (Vec::new(), Vec::new());
+        let (mut students, mut gaps, mut all) = (Vec::new(), Vec::new(), Vec::new());
         let (mut constants, mut without_step) = (0, 0);
         let queries = asked_about(client.public()?.samples(), self.party_queries);
         for partition in 0..self.partitions {
@@ -171,15 +207,18 @@ impl TwoTierVote {
                 party: Some(self.subsets.max(together) as u32),
                 ..VoteSensitivity::default()
             });
-            if self.noise == NoiseAt::Party {
-                client.release(&PRIVACY, &mut counts)?;
-            }
+            all.push(counts);
+        }
+        if self.noise == NoiseAt::Party {
+            all = release_together(client, &all)?;
+        }
+        for (partition, counts) in all.iter().enumerate() {
             let mut student = client.new_model(&STUDENT, partition as u64)?;
             let stream = client.stream(&STUDENT).child("partition", partition as u64);
             let pass = self.student.pass(Loss::CrossEntropy);
             let note = learn(
                 (&STUDENT, student.as_mut()),
-                &counts,
+                counts,
                 &queries,
                 &pass,
                 &stream,

@@ -79,15 +79,16 @@ fn exact_what_parties_send_does_not_change_what_is_learnt() {
 #[test]
 fn a_budget_pays_for_the_first_queries_only_and_says_so() {
     let (dir, spec) = (tempfile::tempdir().unwrap(), fedkt());
-    for noise in ["server", "party"] {
+    for (noise, partitions) in [("server", 1), ("party", 2)] {
         let noise = format!("protocol.noise={noise}");
+        let partitions = format!("protocol.partitions={partitions}");
         let args = with(
             &spec,
             "cut",
             &[
                 &noise,
                 "budget.epsilon=6",
-                "protocol.partitions=1",
+                &partitions,
                 "parts.accountant.unit=example",
                 // of any votes a query costs more
                 "parts.privacy.gamma=0.1",
