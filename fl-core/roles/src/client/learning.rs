@@ -139,7 +139,7 @@ impl Client {
         );
         let fitted = self.model(slot)?.fit(&x, target, pass, &stream)?;
         match fitted.steps {
-            0 if x.len() > 0 => self.note_no_step(slot)?,
+            0 if !x.is_empty() => self.note_no_step(slot)?,
             0 => {}
             _ => self.note_unfinished(slot, &fitted, pass),
         }
