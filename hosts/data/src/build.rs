@@ -21,7 +21,8 @@ use crate::undersampled::{self, Undersampled, Undersampler};
 use anyhow::{Context, Result, ensure};
 use fl_core::augment::Augmenter;
 use fl_core::{Examples, Inputs, Labels, Samples, Stream, TaskKind, first_names, floor_share};
-use fl_data_kit::{Scaling, Set, SetSpec, check_ranges, dataset::Source, load_seen};
+use fl_data_kit::dataset::{HELD_OUT, Source};
+use fl_data_kit::{Scaling, Set, SetSpec, check_ranges, load_seen};
 use std::path::Path;
 
 /// The most clients that an error names.
@@ -120,8 +121,12 @@ impl<'a> LoadedSet<'a> {
         });
         let set = set.and_then(|set| numbered(spec, set))?;
         let own_rows = RowSet::of(seen.own.iter().copied());
-        let of_tests = set.inferred.iter().any(|found| found.of_test_rows);
-        let mut inferred: Vec<String> = set.inferred.into_iter().map(|found| found.text).collect();
+        // nodes compare their rows with the test rows themselves, and have none of these
+        let at_nodes = matches!(spec.split(), Split::Own);
+        let mut found = set.inferred;
+        found.retain(|found| !(at_nodes && (found.of_test_rows || found.text == HELD_OUT)));
+        let of_tests = at_nodes || found.iter().any(|found| found.of_test_rows);
+        let mut inferred: Vec<String> = found.into_iter().map(|found| found.text).collect();
         if spec.set.of_a_user() && !of_tests && own_rows.count(seen.tested.iter().copied()) > 0 {
             inferred.push("rows of the clients' files are test rows as well".into());
         }

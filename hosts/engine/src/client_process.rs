@@ -49,7 +49,6 @@ pub fn serve(process: ClientProcess, catalogue: &fl_registry::Catalogue) -> anyh
             home: process.home,
             own: process.node,
             data_dir: process.data_dir,
-            far: false,
         },
     )?;
     let gone = || std::process::exit(0);

@@ -4,7 +4,7 @@
 use crate::error::NotRun;
 use crate::prepare::{self, protocol_context};
 use crate::sinks;
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use fl_core::privacy::MinibatchSampling;
 use fl_core::settings::{Setting as _, Step};
 use fl_core::{
@@ -71,7 +71,7 @@ pub fn noted_data(
 /// Splits an error such as `protocol.initial: ..`, or ``data: `split`: ..``, into the place in the
 /// spec and the text.
 fn placed(error: &str) -> (Vec<Step>, &str) {
-    let section = |path: &str| ["data", "protocol", "stages", "parts"].contains(&path);
+    let section = |path: &str| ["data", "protocol", "stages", "parts", "ledger"].contains(&path);
     let split = error.split_once(": ");
     let split = split.filter(|(path, _)| path.split('.').next().is_some_and(section));
     let Some((path, text)) = split else {
@@ -100,6 +100,11 @@ fn check_with_data(
     catalogue: &Catalogue,
     warn: &mut dyn FnMut(&str),
 ) -> anyhow::Result<DataNotes> {
+    ensure!(
+        spec.ledger.is_none() || !matches!(spec.data.split(), Split::Own),
+        "ledger: {}",
+        fl_privacy::AT_NODES
+    );
     let ledger_fault = fl_privacy::ledger_fault(spec);
     ledger_fault.iter().for_each(|fault| warn(fault));
     let ledger = spec.ledger.as_ref().filter(|_| ledger_fault.is_none());

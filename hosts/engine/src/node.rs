@@ -19,9 +19,6 @@ pub struct NodeConfig {
     pub own: Option<PathBuf>,
     /// The data directory.
     pub data_dir: PathBuf,
-    /// Is it on another machine than its leader? Then the hashes of the data files say that both
-    /// have the same.
-    pub far: bool,
 }
 
 /// The sections of a spec that name libraries, modules or files.
@@ -136,11 +133,7 @@ pub fn node(spec: &Spec<DataSpec>, config: &NodeConfig) -> anyhow::Result<Node> 
     };
     let held_out = data.own_tests.then_some(&data.client_tests[..]);
     maker = maker.with_held_out(held_out, protocol.as_ref());
-    let files = if config.far {
-        prepare::data_files(&spec.data, &config.data_dir)?
-    } else {
-        Vec::new()
-    };
+    let files = prepare::data_files(&spec.data, &config.data_dir)?;
     let files: Vec<String> = files.into_iter().map(|file| file.sha256).collect();
     let served = NodeOptions {
         spec: SpecText::new(&spec.yaml()?, &files)?,

@@ -139,7 +139,7 @@ impl Ready {
         data_dir: &'a Path,
     ) -> anyhow::Result<Box<dyn ExternalClients + 'a>> {
         let DataOwnership::Engine(EngineFactory(make)) = &self.placement.owners else {
-            return self.local(spec, yaml, folder, data_dir);
+            return self.local((spec, yaml), files, folder, data_dir);
         };
         let folder = folder.join(CLIENTS);
         std::fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
@@ -150,8 +150,8 @@ impl Ready {
     #[cfg(not(unix))]
     fn local<'a>(
         self,
-        _: &Spec<DataSpec>,
-        _: &str,
+        _: (&Spec<DataSpec>, &str),
+        _: &[String],
         _: &Path,
         _: &'a Path,
     ) -> anyhow::Result<Box<dyn ExternalClients + 'a>> {
@@ -164,8 +164,8 @@ impl Ready {
     #[cfg(unix)]
     fn local<'a>(
         self,
-        of: &Spec<DataSpec>,
-        yaml: &str,
+        (of, yaml): (&Spec<DataSpec>, &str),
+        files: &[String],
         folder: &Path,
         data_dir: &'a Path,
     ) -> anyhow::Result<Box<dyn ExternalClients + 'a>> {
@@ -238,8 +238,7 @@ impl Ready {
             Box::new(begin),
             Box::new(|text| log::info!("note: {text}")),
         );
-        // all of them read the same files
-        let spec = SpecText::new(yaml, &[])?;
+        let spec = SpecText::new(yaml, files)?;
         Ok(Box::new(fl_remote::RemoteClients::new(
             engine, &leader, spec,
         )))

@@ -174,7 +174,7 @@ impl DataLedger {
         );
         ensure!(
             !none,
-            "there is no ledger at {}; make it with: fl ledger init {}",
+            "there is no ledger at {}; restore it if runs have used it, or make one with: fl ledger init {}",
             path.display(),
             path.display()
         );

@@ -26,7 +26,8 @@ pub use planned_exchange::{PlannedCohort, PlannedExchange};
 pub use record::{AccountantId, Limit, OwnBudget, Reservation, RunId, Spending};
 pub use rows::{DataId, RowKey, Sealed, Sharing};
 pub use spending::{
-    RunSpending, accountant, book, check_ledger, forecast, ledger_fault, made_accountant, own_parts,
+    AT_NODES, RunSpending, accountant, book, check_ledger, forecast, ledger_fault, made_accountant,
+    own_parts,
 };
 pub use total::{MakeAccountant, caveat, price, rule, together};
 

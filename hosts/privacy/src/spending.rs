@@ -24,7 +24,8 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 /// Why data of nodes have another ledger.
-const AT_NODES: &str = "`ledger` is for data of this machine; with `data.split: own` each node keeps a ledger of its own, so leave it out";
+/// Why a spec whose rows are at nodes has no ledger.
+pub const AT_NODES: &str = "it is for data of this machine; with `data.split: own` each node keeps a ledger of its own: leave it out";
 
 /// A run in its ledger, as its folder knows it.
 #[derive(Serialize, Deserialize)]
@@ -93,7 +94,10 @@ impl RunSpending {
         (wanted, folder): (&LedgerUse, &Path),
         (data, plan): (&Assembled, &Plan),
     ) -> Result<Self> {
-        ensure!(!matches!(spec.data.split(), Split::Own), AT_NODES);
+        ensure!(
+            !matches!(spec.data.split(), Split::Own),
+            "ledger: {AT_NODES}"
+        );
         let ledger = DataLedger::open(Path::new(&wanted.path))?;
         let known = if folder.as_os_str().is_empty() {
             None
@@ -236,9 +240,6 @@ pub fn check_ledger(ledger: &DataLedger, folder: &Path) -> Result<()> {
 /// Returns why a run of a spec could not use the ledger that the spec names, if so.
 pub fn ledger_fault(spec: &Spec<DataSpec>) -> Option<String> {
     let wanted = spec.ledger.as_ref()?;
-    if matches!(spec.data.split(), Split::Own) {
-        return Some(AT_NODES.into());
-    }
     let opened = DataLedger::open(Path::new(&wanted.path));
     opened.err().map(|error| format!("{error:#}"))
 }
@@ -256,7 +257,10 @@ pub fn forecast(
     let Some(wanted) = &spec.ledger else {
         return Ok(None);
     };
-    ensure!(!matches!(spec.data.split(), Split::Own), AT_NODES);
+    ensure!(
+        !matches!(spec.data.split(), Split::Own),
+        "ledger: {AT_NODES}"
+    );
     let ledger = DataLedger::open(Path::new(&wanted.path))?;
     let reservation = book(spec, &ledger.key()?, "planned".into(), data, plan)?;
     let forecast = ledger.forecast(&reservation, &|id| accountant(catalogue.parts(), id));

@@ -143,7 +143,6 @@ impl Node {
             home,
             own,
             data_dir: fl_data_kit::data_dir(data_dir.as_deref()),
-            far: true,
         };
         let make = || {
             let spec = Document::parse(&name, text.as_bytes());

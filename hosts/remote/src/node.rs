@@ -240,7 +240,7 @@ impl Node {
         let own = &self.served.spec;
         let differs = || match request.want {
             RequestKind::Hello => own.differs(body),
-            _ => "the two were not compared".into(),
+            _ => "it, or a data file, has changed since the run began".into(),
         };
         ensure!(
             request.run.spec == own.digest,

@@ -20,7 +20,7 @@ fl_core::settings! {
         /// server something without a price.
         epsilon: Option<f64> = None, in above(0.0);
         /// The delta of that epsilon; a run with a smaller delta is held to its own.
-        delta: f64 = 1e-5, in above(0.0);
+        delta: f64 = 1e-5, in between(0.0, 1.0);
         /// Kinds of messages that may leave, such as `params` or `logits`. Also `score` and
         /// `model`, for measurements of its own model and the model as a result, and `notes`, for
         /// the log of its parts. If not given, all but `notes`.

@@ -32,7 +32,9 @@ impl Leader {
                 life: 0,
             },
         };
-        leader.life += 1;
+        // a copy of the run's folder begins another life, although as many were before it
+        let drawn = u32::from_le_bytes(random()?);
+        leader.life = ((leader.life >> 32) + 1) << 32 | u64::from(drawn);
         fl_files::write_unlinked(file, &serde_json::to_vec(&leader)?)?;
         Ok(leader)
     }
@@ -41,5 +43,23 @@ impl Leader {
     pub(crate) fn run(&self, spec: [u8; 32]) -> RunId {
         let Self { id, life } = *self;
         RunId { id, life, spec }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_life_is_above_the_last_and_a_copy_has_another() {
+        let folder = tempfile::tempdir().unwrap();
+        let [file, copy] = ["leader", "copy"].map(|name| folder.path().join(name));
+        let first = Leader::begin(&file).unwrap();
+        std::fs::copy(&file, &copy).unwrap();
+        let [second, other] = [&file, &copy].map(|file| Leader::begin(file).unwrap());
+        assert!(first.id == second.id && first.id == other.id);
+        assert!(second.life > first.life && other.life > first.life);
+        assert_ne!(second.life, other.life);
+        assert!(Leader::begin(&copy).unwrap().life > second.life);
     }
 }

@@ -36,7 +36,7 @@ pub(crate) fn random<const N: usize>() -> Result<[u8; N]> {
 pub struct RunId {
     /// Drawn when the run began.
     pub id: Id,
-    /// 1 in a new run, and one more each time that it resumes.
+    /// Larger than before each time that the run resumes, and another for each copy of its folder.
     pub life: u64,
     /// SHA-256 of the spec's content ([`crate::SpecText`]).
     pub spec: [u8; 32],

@@ -199,6 +199,9 @@ impl StoppedRun {
     /// Replaces the spec by `spec`, if it differs. The run can resume after a kill at any point in
     /// here.
     fn take_over(&mut self, spec: &str, hash: [u8; 32]) -> Result<()> {
+        // no result stands beside a spec that it is not of
+        self.remove(OUTCOME)?;
+        self.remove(REPORT)?;
         let there = self.path.join(SPEC);
         if read_regular(&there, MOST_TEXT).is_ok_and(|text| text != spec.as_bytes()) {
             if let Some(saved) = &mut self.saved {
@@ -209,8 +212,7 @@ impl StoppedRun {
             fl_files::sync(&self.path)?;
             self.remove(crate::partial_step::FILE)?;
         }
-        self.remove(OUTCOME)?;
-        self.remove(REPORT)
+        Ok(())
     }
 
     fn remove(&self, name: &str) -> Result<()> {

@@ -1,6 +1,6 @@
 //! Clients whose data are their own.
 
-use crate::common::{fails, fl, json, out, quick};
+use crate::common::{fails, fl, flat, json, out, quick};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
@@ -87,6 +87,22 @@ fn exact_data_of_ones_own_are_as_good_as_in_one_place() {
     let here = json(dir, &["run", "here.yaml", "--json", "--out", "here"]);
     let plan = out(dir, &["plan", "own.yaml"]);
     assert!(plan.contains("`scaffold`, 3 clients"), "{plan}");
+    // no node has rows of the spec's own file
+    let private = "parts.privacy={ use: gaussian-update }";
+    let accountant = "parts.accountant={ use: analytic-gaussian }";
+    let more = [private, accountant, "protocol.use=fedavg", "noise=system"];
+    let sets = more.iter().flat_map(|set| ["--set", set]);
+    let plan: Vec<&str> = ["plan", "own.yaml"].into_iter().chain(sets).collect();
+    let plan = flat(&out(dir, &plan));
+    assert!(
+        plan.contains("against the server at most epsilon"),
+        "{plan}"
+    );
+    let (code, error) = fails(dir, &["check", "own.yaml", "--set", "ledger=x.ledger"]);
+    assert!(
+        code == 2 && error.contains("each node keeps a ledger of its own"),
+        "{error}"
+    );
     let there = json(dir, &own(&nodes, &["--out", "there"]));
     assert_eq!(there["digest"], here["digest"]);
     // stopped, and gone on with
@@ -94,6 +110,32 @@ fn exact_data_of_ones_own_are_as_good_as_in_one_place() {
     let resume = ["run", "--resume", "r", "--json"].into_iter();
     let resume: Vec<&str> = resume.chain(nodes.iter().map(String::as_str)).collect();
     assert_eq!(json(dir, &resume)["digest"], here["digest"]);
+    // a copy of its folder is another leader, whose requests come too late
+    let begin = [
+        "--out",
+        "s",
+        "--stop-after",
+        "1",
+        "--set",
+        "faults.on-error={ retry: 2 }",
+    ];
+    json(dir, &own(&nodes, &begin));
+    let copied = std::process::Command::new("cp")
+        .args(["-r", "s", "t"])
+        .current_dir(dir)
+        .status();
+    assert!(copied.unwrap().success());
+    let resume = |run: &'static str| {
+        let nodes = nodes.iter().map(String::as_str);
+        Vec::from_iter(["run", "--resume", run].into_iter().chain(nodes))
+    };
+    out(dir, &[&resume("s")[..], &["--stop-after", "2"]].concat());
+    let (_, error) = fails(dir, &resume("t"));
+    assert!(
+        error.contains("another leader runs it now")
+            || error.contains("the run resumes after request"),
+        "{error}"
+    );
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt;
