@@ -83,6 +83,23 @@ fn attackers(filled: &[Fill], clients: usize) -> Vec<ClientId> {
     (0..clients as ClientId).filter(attacks).collect()
 }
 
+/// The parts of a stage, how to make them, and the exchanges that take place with them.
+pub(crate) fn asked<'p>(
+    filled: &[Fill],
+    protocol: &'p CheckedProtocol,
+    seed: u64,
+) -> (Parts, BuildContext, Vec<&'p ExchangeSpec>) {
+    let parts = Parts::new(in_order(filled.to_vec())).in_slots(protocol.slots.clone());
+    // aggregators and selectors of clients do not look at the task
+    let context = BuildContext {
+        stream: Stream::root(seed),
+        ..any_make()
+    };
+    let asked = protocol.asked.iter();
+    let asked = asked.filter(|q| parts.asks(q, &context)).collect();
+    (parts, context, asked)
+}
+
 impl Checker<'_> {
     /// Refuses parts that cannot get what they need from clients, and settings that need more
     /// clients or samples than there are; remarks on robust aggregators that get too few answers.
@@ -93,14 +110,7 @@ impl Checker<'_> {
         (data, faults, seed): (Option<&D>, Option<&Faults>, u64),
         sizes: &dyn Fn() -> Option<DataSizes>,
     ) {
-        let parts = Parts::new(in_order(filled.to_vec())).in_slots(protocol.slots.clone());
-        // aggregators and selectors of clients do not look at the task
-        let context = BuildContext {
-            stream: Stream::root(seed),
-            ..any_make()
-        };
-        let asked = protocol.asked.iter();
-        let asked: Vec<_> = asked.filter(|q| parts.asks(q, &context)).collect();
+        let (parts, context, asked) = asked(filled, protocol, seed);
         for exchange in &asked {
             self.of_sums(filled, protocol, exchange);
         }

@@ -5,6 +5,7 @@ use crate::check::Checker;
 use crate::client_groups::no_client;
 use crate::spanned_value::key;
 use crate::stages::CheckedStage;
+use fl_core::message::MessageType;
 use fl_core::settings::Step;
 use fl_core::{Fault, FaultKind, Faults, InjectedFault, StopWhen};
 use std::collections::BTreeSet;
@@ -41,11 +42,29 @@ impl Checker<'_> {
         }
     }
 
-    /// Refuses faults that no client escapes, so that nobody answers, and tells of those that are
-    /// sure to end the run.
-    pub fn certain(&mut self, faults: &Faults, clients: Option<usize>, rounds: Option<usize>) {
+    /// Refuses faults that no client escapes, so that nobody answers. Tells of those that change no
+    /// answer of these kinds, and of those that are sure to end the run.
+    pub fn certain(
+        &mut self,
+        faults: &Faults,
+        clients: Option<usize>,
+        rounds: Option<usize>,
+        answers: &[&MessageType],
+    ) {
         let lines = || faults.inject.iter().enumerate();
-        let sure = || lines().filter(|(_, fault)| fault.share >= 1.0);
+        let acts = |fault: &InjectedFault| {
+            answers.is_empty() || answers.iter().any(|answer| fault.what.changes(answer))
+        };
+        let kinds: BTreeSet<&str> = answers.iter().map(|answer| answer.kind).collect();
+        let kinds = Vec::from_iter(kinds).join("`, `");
+        for (line, _) in lines().filter(|(_, fault)| !acts(fault)) {
+            let text = format!(
+                "has no effect: it leaves answers of these kinds as they are: `{kinds}`; inject \
+                 another fault, such as `crash`"
+            );
+            self.tell(&[key("faults"), key("inject"), Step::Item(line)], text);
+        }
+        let sure = || lines().filter(|(_, fault)| fault.share >= 1.0 && acts(fault));
         let silent = [
             FaultKind::Crash,
             FaultKind::Straggle,

@@ -1,5 +1,6 @@
 //! A spec that has been read, checked and resolved.
 
+use crate::answers::asked;
 use crate::catalogue::Catalogue;
 use crate::check::{Checker, Fill};
 use crate::data_section::DataSection;
@@ -11,7 +12,7 @@ use crate::sections::{Keep, LedgerUse, Top};
 use crate::sinks::Sink;
 use crate::slots::in_order;
 use crate::spanned_value::key;
-use crate::stages::{self, Method, SpecStage};
+use crate::stages::{self, CheckedStage, Method, SpecStage};
 use fl_core::privacy::Noise;
 use fl_core::settings::{Setting, Value};
 use fl_core::{
@@ -273,7 +274,12 @@ impl Checker<'_> {
         if let Some(top) = top {
             let (rounds, clients) = (last_round(stages), data.map(D::clients));
             self.injected(&top.faults, clients, rounds);
-            self.certain(&top.faults, clients, rounds);
+            let answers = |stage: &CheckedStage| {
+                let (.., asked) = asked(&stage.sees(filled), &stage.of, top.seed);
+                asked.into_iter().map(|q| q.answer).collect::<Vec<_>>()
+            };
+            let answers: Vec<_> = stages.iter().flat_map(answers).collect();
+            self.certain(&top.faults, clients, rounds, &answers);
             self.idle_quorum(&top.faults, clients);
             // stages refuse the rule
             if let (Some(rule), [_]) = (&top.stop_when, stages) {

@@ -1,6 +1,8 @@
 //! [`Faults`]: faults injected into clients, and the policy for unusable answers.
 
-use crate::message::{Erased, Tensor, TensorMap};
+use crate::message::{
+    Column, Dtype, Erased, Message as _, MessageType, Nothing, Tensor, TensorMap, message_type,
+};
 use crate::settings::{Range, Reader, Setting, Value, ValueType, above};
 use crate::{ClientId, Problem, Result, Stream};
 use ndarray::{ArrayD, Axis, Slice};
@@ -51,13 +53,39 @@ crate::choices! {
         NeverAnswers = "never-answers",
         /// The first number of each tensor of floats that it sends is NaN.
         Nan = "nan",
-        /// Every number that it sends is multiplied by 1e30.
+        /// Every float that it sends is multiplied by 1e30.
         Huge = "huge",
-        /// Each tensor that it sends lacks one column, or one number.
+        /// Each tensor of numbers that it sends lacks one column, or one number. Whole models and
+        /// packed bits stay as they are.
         Shape = "shape",
         /// It reports -1 examples.
         Weight = "weight",
     }
+}
+
+impl FaultKind {
+    /// Returns whether it can change an answer of this type. An answer without declared tensors is
+    /// taken to have some.
+    pub fn changes(&self, answer: &MessageType) -> bool {
+        let spoils = |dtype: Dtype| match self {
+            Self::Nan | Self::Huge => matches!(dtype, Dtype::F32 | Dtype::F64),
+            Self::Shape => !matches!(dtype, Dtype::U8 | Dtype::Bits),
+            Self::Crash | Self::Straggle | Self::NeverAnswers | Self::Weight => true,
+        };
+        let spoils_one = |column: &Column| !is_about(column.name) && spoils(column.dtype);
+        let mut fields = (answer.fields.iter()).filter_map(|(_, kind)| message_type(kind));
+        match answer.columns {
+            // only a fault that takes the answer away does something to an empty one
+            [] if answer.kind == Nothing::KIND => spoils(Dtype::U8),
+            [] => answer.fields.is_empty() || fields.any(|of| self.changes(of)),
+            columns => columns.iter().any(spoils_one),
+        }
+    }
+}
+
+/// Whether a tensor says what the others are about, so that a fault leaves it as it is.
+fn is_about(name: &str) -> bool {
+    name == "rows" || name.starts_with('.')
 }
 
 crate::settings! {
@@ -215,7 +243,7 @@ impl FaultOutcome<'_> {
         };
         let of = message.message_type();
         let owned = message.content().into_iter().map(|(name, view)| {
-            let known = name == "rows" || name.starts_with('.');
+            let known = is_about(&name);
             let tensor = view.to_tensor();
             (
                 name.into_owned(),

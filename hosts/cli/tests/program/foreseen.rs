@@ -599,6 +599,27 @@ fn faults_that_are_sure_to_end_the_run_are_found() {
             "{said}"
         );
     }
+    // bytes of models and whole numbers hold no NaN
+    let bare = ["parts.privacy=null", "parts.accountant=null"];
+    let soft = ["protocol.labels=soft", bare[0], bare[1]];
+    let cases: [(&str, &[&str], &str, &str); 6] = [
+        ("dense", &[], "nan", "`models`"),
+        ("dense", &[], "shape", "`models`"),
+        ("fedkt", &[], "huge", "`models`, `nothing`"),
+        ("ds-fl", &bare, "nan", "`nothing`, `votes`"),
+        ("ds-fl", &bare, "shape", ""),
+        ("ds-fl", &soft, "nan", ""),
+    ];
+    for (spec, more, what, kinds) in cases {
+        let faults = inject(
+            "on-nan: drop, on-shape: drop, ",
+            &format!("{{what: {what}}}"),
+        );
+        let (_, said) = checked(spec, &[more, &[&faults]].concat());
+        let idle = "faults.inject[0]: has no effect: it leaves answers of these kinds as they are";
+        assert_eq!(said.contains(idle), !kinds.is_empty(), "{spec}: {said}");
+        assert!(said.contains(kinds), "{spec}: {said}");
+    }
     let (code, said) = set(&inject("", "{what: nan, clients: 2}"));
     let due = "faults.inject[0]: the first client that it hits ends the run, since `faults.on-nan` is `fail`";
     assert!(code == Some(0) && said.contains(due), "{said}");
