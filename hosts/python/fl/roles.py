@@ -43,7 +43,7 @@ class Trainer(Protocol):
 
     def fit(self, x: np.ndarray, target: np.ndarray, how: Pass, stream: Stream) -> tuple[int, float]:
         """Trains as `how` says, with draws from `stream`; gives the number of steps and the mean
-        loss of the last epoch. Raises `fl.Lacks` for what it cannot do."""
+        loss of the last epoch, without what `how` adds. Raises `fl.Lacks` for what it cannot do."""
         ...
 
     def predict(self, x: np.ndarray) -> np.ndarray:

@@ -429,7 +429,8 @@ class Trainer:
         value = loss.item()
         if how.feature_loss:
             more, slope = how.feature_loss(_numpy(features), *about)
-            value += more
+            # the reported loss is without it
+            value = value if math.isfinite(more) else more
             loss = loss + (features * torch.from_numpy(slope).to(features)).sum()
         if math.isfinite(value):
             self._steps.zero_grad()

@@ -239,6 +239,7 @@ fn table(of: &Value) -> Result<ArrayView2<'_, f32>> {
 
 /// The loss of a batch's scores.
 struct ScoredBatch {
+    /// Without what a method adds.
     loss: f64,
     /// The slope by each score.
     slope: Vec<f32>,
@@ -282,7 +283,8 @@ impl Plan<'_, '_> {
         let (pass, rows, (kind, dice)) = (self.pass, &*self.positions, self.judged);
         let target = self.target.pick(rows);
         let target = target.view();
-        let (mut loss, mut slope) = loss::of_task(kind, dice, pass.loss, target, scores)?;
+        let (loss, mut slope) = loss::of_task(kind, dice, pass.loss, target, scores)?;
+        let mut whole = loss;
         let added = pass.auxiliary.zip(head).map(|(auxiliary, head)| {
             let stream = stream.child("beside", 0);
             let added = auxiliary.of_batch(&head, target, scores, &stream)?;
@@ -296,7 +298,7 @@ impl Plan<'_, '_> {
         });
         let added = added.transpose()?;
         if let Some(added) = &added {
-            loss += added.loss;
+            whole += added.loss;
             slope += &added.by_scores;
         }
         let of_features = pass.feature_loss.map(|of| {
@@ -304,11 +306,11 @@ impl Plan<'_, '_> {
             FeatureTerm::of(of, features, target, rows, &stream)
         });
         let of_features = of_features.transpose()?;
-        loss += of_features.as_ref().map_or(0.0, |term| term.loss);
+        whole += of_features.as_ref().map_or(0.0, |term| term.loss);
         ensure!(
-            loss.is_finite(),
+            whole.is_finite(),
             Problem::Diverged(format!(
-                "the loss is {loss}: training diverged; a smaller learning rate, or clipping, may help"
+                "the loss is {whole}: training diverged; a smaller learning rate, or clipping, may help"
             ))
         );
         Ok(ScoredBatch {

@@ -340,8 +340,9 @@ pub struct FitReport {
     /// Mini-batches.
     pub steps: usize,
     /// Mean of the losses of the mini-batches of the last epoch, or of all steps of a shorter pass;
-    /// 0 if there was no step. Every mini-batch counts the same, a smaller last one too. JSON has
-    /// no number for NaN, which is written as `null`.
+    /// 0 if there was no step. Every mini-batch counts the same, a smaller last one too. It is
+    /// without what a method adds, such as [`FitOptions::proximal`] and [`FitOptions::auxiliary`].
+    /// JSON has no number for NaN, which is written as `null`.
     #[serde(default = "nan", deserialize_with = "crate::host::number")]
     pub loss: f64,
     /// Whether the loss still fell at the end ([`crate::LossCurve::falls`]); `None` if the trainer

@@ -336,7 +336,7 @@ class Pass:
     """A loss on features that the method adds, only for a trainer with `takes_feature_loss = True`.
     Call it for each mini-batch with its features (`samples x features`), its target, the positions
     of its samples among those of `fit`, and a stream of the batch. It gives the addend to the loss,
-    and its slope by each feature: add both."""
+    and its slope by each feature: train with both, and report the loss without the addend."""
 
     @classmethod
     def read(cls, facts: dict, anchors: list[Message], host) -> Pass:

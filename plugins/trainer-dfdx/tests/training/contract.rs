@@ -405,6 +405,7 @@ impl AuxiliaryLoss for Wide {
         let by_scores = Array2::zeros((scores.nrows(), self.0));
         let nothing = AuxiliaryTerm::nothing(head, scores);
         Ok(AuxiliaryTerm {
+            loss: 5.0,
             by_scores,
             ..nothing
         })
@@ -414,19 +415,20 @@ impl AuxiliaryLoss for Wide {
 #[test]
 fn an_auxiliary_loss_of_another_shape_is_refused() {
     let (x, classes) = bars(9, 1);
-    let fit = |width| {
+    let fit = |auxiliary: Option<&dyn AuxiliaryLoss>| {
         let net = "{net: [{linear: 5}, relu, outputs]}";
         let mut model = trainer(net, &[3, 8, 8], TaskKind::Classes(4));
-        let loss = Wide(width);
         let pass = FitOptions {
-            auxiliary: Some(&loss),
+            auxiliary,
             ..pass(Length::Steps(1), 4)
         };
         let target = Target::Classes(&classes);
-        model.fit(&x, target, &pass, &Stream::root(1)).map(|_| ())
+        model.fit(&x, target, &pass, &Stream::root(1))
     };
-    fit(4).unwrap();
-    let error = format!("{:#}", fit(1).unwrap_err());
+    // the reported loss is that of the samples alone
+    let plain = fit(None).unwrap().loss;
+    assert_eq!(fit(Some(&Wide(4))).unwrap().loss, plain);
+    let error = format!("{:#}", fit(Some(&Wide(1))).unwrap_err());
     assert!(error.contains("slopes of other shapes"), "{error}");
 }
 
@@ -490,7 +492,10 @@ fn close_a_loss_on_features_adds_its_gradient_to_all_layers_but_the_last() {
             f64::from(apart.mapv(|d| d * d).sum() / (2.0 * apart.nrows() as f32))
         };
         let start = make().params();
-        assert!((loss - plain - value(&start)).abs() < 1e-5, "{net}");
+        assert_eq!(
+            loss, plain,
+            "{net}: the reported loss is that of the samples alone"
+        );
         let mut moved = 0;
         for (name, tensor) in &start.0 {
             for (at, _) in tensor.indexed_iter().step_by(tensor.len().div_ceil(12)) {
