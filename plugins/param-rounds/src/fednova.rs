@@ -29,15 +29,18 @@ const TRAIN: Exchange<Params, Normalised> =
     Exchange::new("change by local training, for a way of length 1");
 
 /// Returns the effective number of `steps` steps, in steps of plain gradient descent: the sum of
-/// the weights of the gradients in the change. `proximal` is FedProx's `mu` times the learning
-/// rate. Momentum and a proximal term together have no such closed form.
+/// the absolute weights of the gradients in the change. `proximal` is FedProx's `mu` times the
+/// learning rate; above 1 the weights `(1 - proximal)^j` change their sign from step to step.
+/// Momentum and a proximal term together have no such closed form.
 pub fn length(steps: usize, momentum: f64, proximal: f64) -> f64 {
     let n = steps as f64;
     match (momentum > 0.0, proximal > 0.0) {
         (true, _) => {
             (n - momentum * (1.0 - libm::pow(momentum, n)) / (1.0 - momentum)) / (1.0 - momentum)
         }
-        (false, true) => (1.0 - libm::pow(1.0 - proximal, n)) / proximal,
+        (false, true) if proximal <= 1.0 => (1.0 - libm::pow(1.0 - proximal, n)) / proximal,
+        (false, true) if proximal == 2.0 => n,
+        (false, true) => (1.0 - libm::pow(proximal - 1.0, n)) / (2.0 - proximal),
         (false, false) => n,
     }
 }
@@ -141,5 +144,22 @@ impl FedNova {
             })?,
             length: Scalar::new(length as f32),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn close_the_length_is_the_sum_of_absolute_weights() {
+        for proximal in [0.1, 1.0, 1.5, 2.0, 2.5] {
+            for steps in [0, 1, 4, 5] {
+                let weight = |j: i32| (1.0f64 - proximal).abs().powi(j);
+                let due: f64 = (0..steps).map(weight).sum();
+                let found = length(steps as usize, 0.0, proximal);
+                assert!((found - due).abs() < 1e-9, "{proximal}, {steps}: {found}");
+            }
+        }
     }
 }
