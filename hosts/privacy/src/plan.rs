@@ -2,11 +2,11 @@
 
 use crate::planned_exchange::{PlannedCohort, PlannedExchange};
 use crate::planned_releases::{PlannedReleases, least_epsilon, planned};
-use fl_core::message::ExchangeShape;
+use fl_core::message::{ExchangeShape, MessageType};
 use fl_core::privacy::{Guarantee, Observer, Unit, UnpricedDisclosures, UpperBound, short};
 use fl_core::{
-    Accountant, BoxedSelector, BuildContext, COUNTS, Candidate, ClientId, Parts, Role, Roster,
-    SamplingScheme, Trainer, parameters_in,
+    Accountant, BoxedSelector, BuildContext, COUNTS, Candidate, ClientId, Parts, Pool, Role,
+    Roster, SamplingScheme, SlotSpec, Trainer, parameters_in,
 };
 use fl_data::{Assembled, DataSpec, Split};
 use fl_registry::Spec;
@@ -62,6 +62,16 @@ impl Plan {
         let public = data.public.as_ref().map_or(0, |p| p.samples.len());
         let outputs = data.task.kind.outputs();
         let parts = &spec.parts.in_slots(protocol.slots());
+        // what a filter of samples leaves out, a bit mask tells
+        let filters = |slot: &SlotSpec| {
+            let of_samples = slot.role == Role::Selector && slot.signature != Roster::NAME;
+            of_samples && parts.has(slot.name)
+        };
+        let filtered = protocol.slots().iter().any(filters);
+        let mask = |of: &MessageType, rows: usize| {
+            let keyed = filtered && of.columns.iter().any(|column| column.name == "rows");
+            if keyed { rows.div_ceil(8) as u64 } else { 0 }
+        };
         let asked = protocol.exchanges().into_iter();
         let asked = asked.filter(|asked| parts.asks(asked, &make));
         let exchanges: Vec<PlannedExchange> = asked
@@ -92,8 +102,10 @@ impl Plan {
                 };
                 // of several voters' messages that travel in one
                 let voices = asked.voices as u64;
-                let each = |bytes: u64| bytes.saturating_mul(voices);
-                let copies = |bytes: u64| bytes.saturating_mul(asked.copies as u64);
+                let [down, up] = [asked.request, asked.answer].map(|of| mask(of, facts.rows));
+                let each = |bytes: u64| bytes.saturating_mul(voices).saturating_add(up);
+                let copies = asked.copies as u64;
+                let copies = |bytes: u64| bytes.saturating_mul(copies).saturating_add(down);
                 PlannedExchange {
                     cohort,
                     draw: draw(parts, asked.cohort, &make),

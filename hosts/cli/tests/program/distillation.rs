@@ -89,6 +89,17 @@ fn exact_bytes_are_those_of_the_paper() {
         values < 4 * 50 * 4 * 4 && keys == 4 * 7,
         "{values} and {keys}"
     );
+    // a plan counts the mask, of all rows and for each client
+    let path = spec(dir, "", &format!("{MEAN}\n{filters}"));
+    let plan = json(dir, &["plan", &path, "--json"]);
+    let planned = |exchange: &str, way: &str| {
+        let mut all = plan["questions"].as_array().unwrap().iter();
+        let found = all.find(|planned| planned["question"] == exchange);
+        found.unwrap()[way]["bytes"].as_u64()
+    };
+    let most = Some(50 * 4 * 4 + 7);
+    assert_eq!(planned("soft labels of public samples", "up"), most);
+    assert_eq!(planned("learning from soft labels", "down"), most);
     let kept = answer["metrics"]["taught.samples"].as_f64().unwrap() as u64;
     let learnt = bytes(&entry(dir, "learning from soft labels"), "bytes_down");
     assert!(kept < 50, "{answer}");
