@@ -154,6 +154,7 @@ impl Checker<'_> {
             input: data.task().map(|task| task.input),
             public: data.most_public(),
             other_public: data.has_other_public(),
+            public_truth: data.has_public_truth(),
             examples: &|| {
                 let open = !parts.has("accountant");
                 open.then(sizes).flatten().map(|of| of.clients)

@@ -36,6 +36,10 @@ pub trait DataSection: Settings {
     fn has_other_public(&self) -> bool {
         false
     }
+    /// Are the classes of the public samples known, for measurements alone?
+    fn has_public_truth(&self) -> bool {
+        true
+    }
     /// What `public` takes that a run without it would have, such as `takes 600 training rows`;
     /// `None` if there is no `public`, or the section itself uses it.
     fn takes_public(&self) -> Option<String> {

@@ -41,6 +41,13 @@ impl DataSection for DataSpec {
         public.is_some_and(|p| matches!(p.from, PublicFrom::Set(_) | PublicFrom::HalfOfTest))
     }
 
+    fn has_public_truth(&self) -> bool {
+        self.public.as_ref().is_none_or(|p| {
+            let mixed = p.mix.as_ref().is_some_and(|mix| mix.share > 0.0);
+            !mixed && (p.labelled || !matches!(p.from, PublicFrom::Set(_)))
+        })
+    }
+
     fn takes_public(&self) -> Option<String> {
         let public = self.public.as_ref()?;
         if self.features.as_ref().is_some_and(Features::needs_public) {

@@ -53,16 +53,16 @@ pub(crate) fn measures(name: &str) -> [Measurement; 3] {
     ERRORS.map(|error| Measurement::number(format!("{name}.{error}")))
 }
 
+/// Why labels cannot be judged, after `judge-labels`.
+pub(crate) const UNKNOWN: &str = "needs the classes of the public samples, and those of another data set are not known: take all public samples from the clients' set, or leave it out";
+
 /// Returns the class of each public sample.
 ///
 /// # Errors
 /// If they are not known.
 pub(crate) fn truth(server: &Server<'_>) -> Result<Vec<u32>> {
-    server.public()?.truth().with_context(|| {
-        Problem::Lacks(
-            "protocol.judge-labels: the classes of the public samples are not known; take them from the clients' set, or leave it out".into(),
-        )
-    })
+    let text = || Problem::Lacks(format!("protocol.judge-labels {UNKNOWN}"));
+    server.public()?.truth().with_context(text)
 }
 
 /// Records the errors of labels in this round as `NAME.p1`, `NAME.p1-l1` and `NAME.p2-l1`; nothing

@@ -118,6 +118,12 @@ impl Protocol for CoDistill {
         .flatten()
         .collect()
     }
+
+    fn data_conflicts(&self, facts: &DataFacts<'_>) -> Vec<Conflict> {
+        let unknown = self.judge_labels && !facts.public_truth;
+        let untold = Conflict::at("judge-labels", label_metrics::UNKNOWN).when(unknown);
+        untold.into_iter().collect()
+    }
 }
 plugin!(protocol "co-distill" => CoDistill,
     aliases: [

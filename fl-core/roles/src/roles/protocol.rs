@@ -19,6 +19,8 @@ pub struct DataFacts<'a> {
     pub public: Option<usize>,
     /// Whether the public samples are test rows, or rows of another data set.
     pub other_public: bool,
+    /// Whether the classes of the public samples are known, for measurements alone.
+    pub public_truth: bool,
     /// How many examples each client has, if that is known then and no secret. May load the data.
     pub examples: &'a dyn Fn() -> Option<Vec<usize>>,
 }

@@ -660,11 +660,14 @@ fn attackers_mislead_the_ensemble_and_only_attacks_on_its_labels_fit() {
     // without the true classes there is nothing to judge by
     let spec = spec(dir, judged, MEAN);
     let public = "data.public={from: {set: {blobs: {classes: 4, seed: 9}}}}";
-    let (code, said) = fails(dir, &["run", &spec, "--set", public, "--out", "other"]);
-    assert!(
-        code == 1 && said.contains("judge-labels") && !said.contains("round 1"),
-        "{said}"
-    );
+    for public in [
+        public,
+        "data.public.mix={set: {blobs: {classes: 4, seed: 9}}, share: 0.5}",
+    ] {
+        let (code, said) = fails(dir, &["check", &spec, "--set", public]);
+        let due = "protocol.judge-labels: `judge-labels` needs the classes of the public samples";
+        assert!(code == 2 && said.contains(due), "{said}");
+    }
 }
 
 #[test]
