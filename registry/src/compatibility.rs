@@ -115,8 +115,10 @@ impl<'f> CompatibilityCheck<'f> {
         if part.on().kind != Ids::KIND {
             return None;
         }
-        let mut sizes = self.trainings.told_sizes(fill)?;
-        sizes.retain(|(_, n)| *n > 0);
+        // an accountant keeps the sizes secret, and then clients without examples take part too
+        let secret = self.trainings.accounts;
+        let mut sizes = self.trainings.sizes_of(fill)?;
+        sizes.retain(|(_, n)| secret || *n > 0);
         let mut known: BTreeMap<usize, Option<String>> = BTreeMap::new();
         let mut why = |n: usize| {
             let draw = || {
@@ -128,17 +130,23 @@ impl<'f> CompatibilityCheck<'f> {
         };
         let few = sizes.iter().filter_map(|(id, n)| Some((*id, *n, why(*n)?)));
         let few: Vec<(ClientId, usize, String)> = few.collect();
-        let (_, _, least) = few.iter().min_by_key(|(_, n, _)| *n)?;
+        let (_, least, why) = few.iter().min_by_key(|(_, n, _)| *n)?;
         let ids: Vec<ClientId> = few.iter().map(|(id, ..)| *id).collect();
-        let text = format!("it cannot draw at {}: {least}", named_clients(&ids));
-        if self.drops && few.len() < sizes.len() {
+        let goes_on = self.drops && few.len() < sizes.len();
+        if secret {
+            return (!goes_on).then(|| format!("it cannot draw at every client: {why}"));
+        }
+        let named = named_clients(&ids);
+        let text = format!("it cannot draw at {named}: {why}; the smallest has {least}");
+        if goes_on {
             self.trainings.note_once(fill, text);
             return None;
         }
         Some(text)
     }
 
-    /// What an attack on the classes of two samples lacks for this task. Keeps its notes.
+    /// What an attack on the classes of two samples lacks for this task, or that it has no effect.
+    /// Keeps its notes.
     fn attack(
         &mut self,
         fill: &'f Fill,

@@ -18,7 +18,7 @@ pub(crate) struct TrainingCheck<'f> {
     /// How many examples each client has.
     sizes: &'f dyn Fn() -> Option<DataSizes>,
     /// Whether that is the clients' secret.
-    accounts: bool,
+    pub accounts: bool,
     /// The slots that are filled with mechanisms.
     mechanisms: BTreeSet<&'f str>,
     /// The slots that are filled with selectors.
@@ -250,16 +250,8 @@ impl<'f> TrainingCheck<'f> {
         of_slot.any(|asked| asked.flow.steps.is_some())
     }
 
-    /// As [`TrainingCheck::sizes_of`], unless an accountant keeps them secret.
-    pub fn told_sizes(&self, fill: &Fill) -> Option<Vec<(ClientId, usize)>> {
-        if self.accounts {
-            return None;
-        }
-        self.sizes_of(fill)
-    }
-
     /// The clients with the part of `fill`, each with its number of examples.
-    fn sizes_of(&self, fill: &Fill) -> Option<Vec<(ClientId, usize)>> {
+    pub fn sizes_of(&self, fill: &Fill) -> Option<Vec<(ClientId, usize)>> {
         let sizes = (self.sizes)()?.clients;
         let protocol = self.protocol.and_then(|p| p.protocol.as_ref());
         // one client may have the data of all

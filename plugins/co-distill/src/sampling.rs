@@ -40,13 +40,10 @@ impl SampleExamples {
     fn size(&self, n: usize) -> Result<usize> {
         let share = |share: f64| ((share * n as f64 + 1e-9) as usize).max(1);
         let k = self.k.unwrap_or_else(|| share(self.share.unwrap_or(1.0)));
+        // how many examples there are is a secret
         ensure!(
-            n > 0,
-            "`sample-examples` draws {k} examples, and the client has none"
-        );
-        ensure!(
-            self.replacement || k <= n,
-            "`sample-examples` draws {k} without replacement, and there are only {n} examples"
+            n > 0 && (self.replacement || k <= n),
+            "`sample-examples` draws {k} of a client's examples, and it has too few: lower `k`"
         );
         Ok(k)
     }
@@ -186,7 +183,7 @@ mod tests {
         let too_many = part(11, false).price(&own, &Cohort::all(1)).unwrap_err();
         assert_eq!(
             too_many.to_string(),
-            "`sample-examples` draws 11 without replacement, and there are only 10 examples"
+            "`sample-examples` draws 11 of a client's examples, and it has too few: lower `k`"
         );
     }
 }

@@ -233,7 +233,7 @@ fn clients_with_too_few_examples_for_a_sample_are_named_by_a_check() {
     };
     let [fail, drop] = ["fail", "drop"].map(|policy| format!("faults.on-error={policy}"));
     let (code, said) = checked(5, &fail);
-    let due = "it cannot draw at client 2: `sample-examples` draws 5 without replacement, and there are only 1 examples";
+    let due = "it cannot draw at client 2: `sample-examples` draws 5 of a client's examples, and it has too few: lower `k`; the smallest has 1";
     assert!(code == Some(2) && said.contains(due), "{said}");
     let (code, said) = checked(5, &drop);
     assert!(code == Some(0) && said.contains(due), "{said}");
@@ -242,6 +242,11 @@ fn clients_with_too_few_examples_for_a_sample_are_named_by_a_check() {
     assert!(code == Some(2) && said.contains(due), "{said}");
     let (code, said) = checked(1, &fail);
     assert!(code == Some(0) && !said.contains("cannot draw"), "{said}");
+    // an accountant keeps it secret which clients these are
+    let (code, said) = checked(5, "parts.accountant={use: nfdp}");
+    let due = "it cannot draw at every client: `sample-examples` draws 5 of a client's examples";
+    assert!(code == Some(2) && said.contains(due), "{said}");
+    assert!(!said.contains("smallest"), "{said}");
 }
 
 #[test]
