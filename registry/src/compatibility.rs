@@ -3,7 +3,7 @@
 use crate::check::{CheckedProtocol, Fill};
 use crate::training_check::TrainingCheck;
 use fl_core::message::{
-    Counts, Erased, Ids, Message as _, MessageType, SampleShape, VoteSensitivity,
+    Counts, Erased, Ids, Message as _, MessageType, SampleShape, VoteSensitivity, digest,
 };
 use fl_core::privacy::Unit;
 use fl_core::settings::show_path;
@@ -154,10 +154,16 @@ impl<'f> CompatibilityCheck<'f> {
         task: &Task,
     ) -> Option<String> {
         let honest = small(attack.input(), task).filter(|honest| honest.classes().is_some())?;
+        let (classes, due) = (honest.classes(), digest(&*honest));
         let honest = ClientMessage::new(0, 1.0, honest);
         let inbox = attack.input().inbox(vec![honest]).ok()?;
         let round = Round::first();
         let forged = attack.aggregate(&round, &*inbox);
+        if classes == Some(1) && forged.as_ref().is_ok_and(|forged| digest(&**forged) == due) {
+            let text =
+                "it changes nothing where answers have one class or one output: use another attack";
+            return Some(text.into());
+        }
         for said in round.take_log() {
             if let LogEvent::Note(text) = said {
                 self.trainings.note_once(fill, text);

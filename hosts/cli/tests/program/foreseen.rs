@@ -930,6 +930,15 @@ fn labels_that_an_attack_cannot_flip_are_refused() {
     let why = "of 3 classes the middle one, 1, is its own opposite and stays right";
     assert!(code == Some(0) && said.contains(why), "{said}");
     assert!(!of("parts.labels.flip=next").1.contains("middle"));
+    // one number to predict has no other place
+    for way in ["next", "opposite"] {
+        let attack = format!("parts.attack={{use: score-flip, flip: {way}, clients: 0}}");
+        let bare = ["parts.sampling=null", "parts.accountant=null"];
+        let set = ["data.set=friedman", bare[0], bare[1], &attack];
+        let (code, said) = checked("fedmd-nfdp", &set);
+        let why = "parts.attack (attack `score-flip`): it changes nothing where";
+        assert!(code == Some(2) && said.contains(why), "{said}");
+    }
     let several = "data.set={multi-label: {train: 100, test: 50}}";
     let (code, said) = checked("fedavg", &["data.split=iid", several, flip]);
     assert_eq!(code, Some(2), "{said}");
