@@ -75,6 +75,17 @@ impl Protocol for Pate {
             )
     }
 
+    fn data_conflicts(&self, facts: &DataFacts<'_>) -> Vec<Conflict> {
+        let teachers = self.teachers;
+        let sizes = (teachers > 1).then(|| (facts.examples)()).flatten();
+        let few = sizes.and_then(|sizes| {
+            let n: usize = sizes.iter().sum();
+            let why = format!("is {teachers}, and there are {n} examples: {TOO_FEW}");
+            Conflict::at("teachers", why).when(n < teachers)
+        });
+        few.into_iter().collect()
+    }
+
     fn lead(&self, server: &mut Server<'_>) -> Result<()> {
         check(server)?;
         let (all, mut s) = (server.everyone(), State::default());
