@@ -228,6 +228,7 @@ impl<'f> CompatibilityCheck<'f> {
             .filter_map(|ability| lacking(ability, slot, &mut *model, task, protocol))
             .collect();
         wrong.extend(self.other_words(&*model));
+        wrong.extend(self.unnamed(slot, &mut *model));
         wrong.extend(self.groups(slot, fill, &mut *model));
         wrong.extend(self.trainings.model(slot, fill, &mut *model));
         wrong.extend(self.other_features(slot, fill, &mut *model, task));
@@ -294,6 +295,18 @@ impl<'f> CompatibilityCheck<'f> {
                 self.protocol.map_or("", |p| &p.name)
             )
         })
+    }
+
+    /// A beginning of names that the protocol's settings give, and the model lacks.
+    fn unnamed(&self, slot: &SlotSpec, model: &mut dyn Trainer) -> Option<String> {
+        let all = model.parametric()?.params().0;
+        let lacks = |begin: &&String| !all.keys().any(|name| name.starts_with(*begin));
+        let begin = slot.named.iter().find(lacks)?;
+        Some(format!(
+            "protocol `{}` is set for parameters whose names begin with `{begin}`, and it has `{}`",
+            self.protocol.map_or("", |p| &p.name),
+            Vec::from_iter(all.into_keys()).join("`, `")
+        ))
     }
 
     /// Groups of parameters that the protocol sends or leaves at the clients, and the model lacks.

@@ -184,6 +184,7 @@ impl<K: SlotKind + ?Sized> Slot<K> {
             training: None,
             trainings: Vec::new(),
             steps_alone: false,
+            named: Vec::new(),
             task: TaskMap::default(),
         }
     }
@@ -258,6 +259,9 @@ pub struct SlotSpec {
     /// Whether the protocol takes all steps of its models itself, by their gradients.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub steps_alone: bool,
+    /// Beginnings of names: its models must have a parameter for each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub named: Vec<String>,
     /// Maps the run's task to the task of its models or generators.
     #[serde(skip)]
     pub task: TaskMap,
@@ -421,6 +425,11 @@ impl SlotSpec {
     /// gradients: the optimiser of a model has no effect.
     pub fn steps_alone_if(mut self, alone: bool) -> Self {
         self.steps_alone = alone;
+        self
+    }
+    /// Requires models that have, for each of these, a parameter whose name begins with it.
+    pub fn named(mut self, beginnings: &[String]) -> Self {
+        self.named = beginnings.to_vec();
         self
     }
     /// Sets the task of its models to `task` of the run's task. For example, a discriminator learns

@@ -68,6 +68,14 @@ pub trait ClusterRule: Settings + Send + Sync + 'static {
         family.rounds
     }
 
+    /// The rounds after `warm-up` that there must be for clients to belong to centres.
+    const LEAST: usize = 1;
+
+    /// Beginnings of the names of parameters that the method looks for; none by default.
+    fn layers(&self) -> &[String] {
+        &[]
+    }
+
     /// Adds the other exchanges.
     fn declare<'p>(&'p self, _: &'p ClusterSettings, all: Declaration<'p>) -> Declaration<'p> {
         all
@@ -110,7 +118,7 @@ impl<R: ClusterRule> Protocol for Clusters<R> {
         let all = Declaration::new()
             .rounds(shared.rounds)
             .grows_by("rounds")
-            .slot(model.shared_parameters().at_server())
+            .slot(model.shared_parameters().at_server().named(own.layers()))
             .exchange(train.trains().into(&AGGREGATOR))
             .measures([Measurement::clients(&MODEL)])
             .measures(shared.measures());

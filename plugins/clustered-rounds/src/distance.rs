@@ -24,7 +24,7 @@ pub(crate) fn counted(params: &Params, layers: &[String]) -> Result<Vec<f32>> {
     if let Some(layer) = layers.iter().find(unknown) {
         let names: Vec<&str> = params.0.keys().map(String::as_str).collect();
         bail!(
-            "protocol.assign.distance.layers: no parameter's name begins with `{layer}`; there are {}",
+            "protocol.layers: no parameter's name begins with `{layer}`; there are {}",
             names.join(", ")
         );
     }

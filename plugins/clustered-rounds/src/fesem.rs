@@ -22,6 +22,10 @@ settings! {
 }
 
 impl ClusterRule for FeSem {
+    fn layers(&self) -> &[String] {
+        &self.layers
+    }
+
     fn divide(&self, mut run: InRound<'_, '_>, trained: &Inbox<Params>) -> Result<()> {
         let of = run.first_centres(trained, &self.layers, self.first_passes)?;
         run.maximise(trained, &of)?;

@@ -167,6 +167,7 @@ fn both(one: SlotSpec, other: SlotSpec) -> SlotSpec {
         training: one.training.or(other.training),
         trainings: [one.trainings, other.trainings].concat(),
         steps_alone: one.steps_alone && other.steps_alone,
+        named: [one.named, other.named].concat(),
         ..one
     }
 }
