@@ -37,7 +37,7 @@ pub struct State {
 }
 
 impl State {
-    /// Returns a client's centre; if unknown, that of the most clients.
+    /// Returns a client's centre; if unknown, that of the most clients, the first of equals.
     pub fn centre_of(&self, client: ClientId) -> usize {
         self.of.get(&client).copied().unwrap_or_else(|| {
             let size = |j: usize| self.of.values().filter(|of| **of == j).count() as f64;
@@ -131,10 +131,12 @@ impl<R: ClusterRule> Protocol for Clusters<R> {
 
     fn conflicts(&self, _: &dyn Fn(&str) -> bool) -> Vec<Conflict> {
         let shared = &self.0.shared;
-        let late = shared.clusters > 1 && shared.warm_up >= shared.rounds;
+        let late = shared.clusters > 1 && shared.warm_up + R::LEAST > shared.rounds;
         let why = format!(
-            "of {} rounds leaves none with {} centres: it must be below `rounds`",
-            shared.warm_up, shared.clusters
+            "is {}, and a client belongs to one of {} centres from round {} on: `rounds` must be at least that",
+            shared.warm_up,
+            shared.clusters,
+            shared.warm_up + R::LEAST
         );
         let late = Conflict::at("warm-up", why).when(late);
         let rate = shared.local.conflict("local.rate.by-round", shared.rounds);
@@ -235,19 +237,21 @@ impl ClusterSettings {
         Ok(client.parametric(&MODEL)?.params())
     }
 
-    /// Records the score of each client's centre for it, its cluster, and the size and score of
-    /// each cluster.
+    /// Records the score of each client's centre for it. Once clients belong to centres, also the
+    /// centre of each client, and the size and score of each cluster.
     fn report(&self, server: &mut Server<'_>, round: &Round, state: &State) -> Result<()> {
         let scores =
             server.evaluate_for_clients(round, &MODEL, &state.centres, |id| state.centre_of(id))?;
-        let everyone = server.everyone();
-        let of: Vec<usize> = everyone.iter().map(|id| state.centre_of(*id)).collect();
-        if self.clusters == 1 || scores.is_empty() {
+        if self.clusters == 1 || scores.is_empty() || state.of.is_empty() {
             return Ok(());
         }
-        server.record_each(round, "cluster", of.iter().map(|j| *j as f64).collect())?;
+        let everyone = server.everyone();
+        let of = everyone.iter().map(|id| state.centre_of(*id) as f64);
+        server.record_each(round, "cluster", of.collect())?;
         for j in 0..state.centres.len() {
-            let members = scores.iter().zip(&of).filter(|(_, of)| **of == j);
+            // a client that was never asked belongs to no centre
+            let members = scores.iter().zip(&everyone);
+            let members = members.filter(|(_, id)| state.of.get(*id) == Some(&j));
             let members: Vec<f64> = members.map(|(score, _)| *score).collect();
             server.record(round, &format!("cluster.{j}.clients"), members.len() as f64)?;
             // a client that failed has no score

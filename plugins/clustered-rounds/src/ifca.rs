@@ -18,6 +18,9 @@ const TRAIN_CHOSEN: Exchange<Nothing, Params> =
     Exchange::new("parameters after training from the chosen centre");
 
 impl ClusterRule for Ifca {
+    // in the first of them the centres are chosen, and only then clients choose among them
+    const LEAST: usize = 2;
+
     fn rounds_from_one(&self, family: &ClusterSettings) -> usize {
         match family.clusters {
             1 => family.rounds,

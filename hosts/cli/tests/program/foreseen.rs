@@ -154,7 +154,31 @@ fn a_delta_that_lets_an_example_be_published_is_told() {
 
 #[test]
 fn settings_that_need_more_clients_or_samples_are_found_before_the_run() {
-    let cases: [(&str, &[&str], &str); 8] = [
+    let cases: [(&str, &[&str], &str); 12] = [
+        (
+            "fesem",
+            &["protocol.layers=[wei, nonsense]"],
+            "parts.model (trainer `linear`): protocol `fesem` is set for parameters whose names begin with `nonsense`, and it has `bias`, `weight`",
+        ),
+        (
+            "centralised",
+            &[
+                "protocol={use: pate, teachers: 951}",
+                "data.public={from: {count: 50}}",
+                "parts={teacher: {use: tree}, student: {use: tree}, vote: {use: majority-vote}}",
+            ],
+            "protocol.teachers: `teachers` is 951, and there are 950 examples: each needs one at least",
+        ),
+        (
+            "ifca",
+            &["protocol.rounds=1"],
+            "protocol.warm-up: `warm-up` is 0, and a client belongs to one of 2 centres from round 2 on",
+        ),
+        (
+            "fesem",
+            &["protocol.rounds=2", "protocol.warm-up=2"],
+            "centres from round 3 on: `rounds` must be at least that",
+        ),
         (
             "ifca",
             &["protocol.clusters=99"],

@@ -178,6 +178,19 @@ fn each_centre_has_a_state_of_its_aggregator() {
         let first = 1 + usize::from(name == "ifca");
         assert_eq!(digest(first, 0.0), digest(first, 0.9), "{name}");
         assert_ne!(digest(first + 1, 0.0), digest(first + 1, 0.9), "{name}");
+        // clients belong to centres from that round on, and only those that were asked
+        let file = d.path().join(format!("{name}-{first}-0/metrics.jsonl"));
+        let text = fs::read_to_string(file).unwrap();
+        let all = text.lines().map(serde_json::from_str::<Value>);
+        let sizes = all.map(Result::unwrap).filter(|metric| {
+            let of = metric["name"].as_str().unwrap();
+            of.starts_with("cluster.") && of.ends_with(".clients")
+        });
+        let sizes: Vec<Value> = sizes.collect();
+        assert!(sizes.iter().all(|size| size["round"] == first), "{sizes:?}");
+        let members = sizes.iter().map(|size| size["value"].as_f64().unwrap());
+        let asked = if name == "ifca" { 6.0 } else { 8.0 };
+        assert_eq!(members.sum::<f64>(), asked, "{name}");
         let set = args(&set(4, 0.9));
         let set: Vec<&str> = set.iter().map(String::as_str).collect();
         alike_in_five_ways(d.path(), &[&[&spec[..]][..], &set].concat(), "2");
