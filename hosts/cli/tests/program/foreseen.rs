@@ -165,6 +165,7 @@ fn settings_that_need_more_clients_or_samples_are_found_before_the_run() {
             &[
                 "protocol={use: pate, teachers: 951}",
                 "data.public={from: {count: 50}}",
+                "data.split=iid",
                 "parts={teacher: {use: tree}, student: {use: tree}, vote: {use: majority-vote}}",
             ],
             "protocol.teachers: `teachers` is 951, and there are 950 examples: each needs one at least",
