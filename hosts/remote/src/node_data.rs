@@ -5,7 +5,7 @@ use crate::policy::wanted;
 use crate::wire::RequestKind;
 use anyhow::{Error, bail, ensure};
 use fl_core::privacy::{Noise, Observer};
-use fl_core::settings::above;
+use fl_core::settings::{above, between};
 use fl_core::{
     BuildContext, COUNTS, Examples, Labels, Parts, Problem, Protocol, RequiredInputs, Result,
 };

@@ -181,14 +181,21 @@ impl RunFolder {
         Self::begin(path, spec, manifest, lock)
     }
 
-    /// Makes the first of `NAME-1`, `NAME-2`, .. in `parent` that does not exist: no two runs get
-    /// the same.
+    /// Makes `NAME-1` in `parent`, or the next after the last of `NAME-1`, `NAME-2`, .. there: no
+    /// two runs get the same, and the number of a removed one stays free while a later one is there.
     ///
     /// # Errors
     /// If it cannot be written.
     pub fn create_next(parent: &Path, name: &str, spec: &str, manifest: &Manifest) -> Result<Self> {
         fs::create_dir_all(parent).with_context(|| format!("making {}", parent.display()))?;
-        let mut n = 1_u64;
+        let there = parent.read_dir();
+        let there = there.with_context(|| format!("listing {}", parent.display()))?;
+        let numbers = there.filter_map(|entry| {
+            let found = entry.ok()?.file_name();
+            let number = found.to_str()?.strip_prefix(name)?.strip_prefix('-')?;
+            number.parse::<u64>().ok()
+        });
+        let mut n = 1 + numbers.max().unwrap_or(0);
         loop {
             let path = parent.join(format!("{name}-{n}"));
             match fs::create_dir(&path) {

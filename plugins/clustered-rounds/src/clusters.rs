@@ -250,7 +250,7 @@ impl ClusterSettings {
         server.record_each(round, "cluster", of.collect())?;
         for j in 0..state.centres.len() {
             // a client that was never asked belongs to no centre
-            let members = scores.iter().zip(&everyone);
+            let members = scores.iter().zip(everyone.iter());
             let members = members.filter(|(_, id)| state.of.get(*id) == Some(&j));
             let members: Vec<f64> = members.map(|(score, _)| *score).collect();
             server.record(round, &format!("cluster.{j}.clients"), members.len() as f64)?;
