@@ -92,22 +92,8 @@ impl<'f> TrainingCheck<'f> {
         } else {
             abilities.least_batch
         };
-        let planned = slot.training.as_ref().map(|planned| {
-            let setting = format!("`protocol.{}.batch` is {}", planned.setting, planned.batch);
-            (setting, planned.batch)
-        });
-        let further = slot.trainings.iter().map(|(_, batch)| {
-            let batches = format!("a training of the protocol has a `batch` of {batch}");
-            (batches, *batch)
-        });
-        let small = planned
-            .into_iter()
-            .chain(further)
-            .find(|(_, batch)| *batch < least);
-        if let Some((setting, _)) = small {
-            return Some(format!(
-                "its batch normalisation needs {least} examples in a mini-batch, and {setting}, so it would take no step: set it to {least} or more, or use `layer-norm`"
-            ));
+        if let Some(wrong) = small_batch(slot, least) {
+            return Some(wrong);
         }
         let Some(planned) = &slot.training else {
             // a protocol's further trainings may be of any length
@@ -116,26 +102,34 @@ impl<'f> TrainingCheck<'f> {
             }
             return None;
         };
-        let sizes = (least > 1).then(|| self.sizes_of(fill)).flatten();
-        if let Some(sizes) = &sizes {
-            let few = |(_, n): &&(ClientId, usize)| (1..least).contains(n);
-            let few: Vec<ClientId> = sizes.iter().filter(few).map(|(id, _)| *id).collect();
-            let own = sizes.iter().filter(|(_, n)| *n > 0).count();
-            if own > 0 && few.len() == own {
-                return Some(format!(
-                    "its batch normalisation needs {least} examples in a mini-batch, and no client has them, so none would take a step: use fewer clients, or `layer-norm`"
-                ));
-            }
-            if !few.is_empty() && !self.accounts {
-                let note = format!(
-                    "{} {} fewer than the {least} examples that batch normalisation needs in a mini-batch, and will take no training step",
-                    named_clients(&few),
-                    if few.len() == 1 { "has" } else { "have" }
-                );
-                self.notes.push((fill, note));
-            }
+        if least > 1
+            && let Some(wrong) = self.few_examples(fill, least)
+        {
+            return Some(wrong);
         }
         self.schedule(slot, fill, &abilities, Some(planned))
+    }
+
+    /// Why no client has the `least` examples of a mini-batch, if so. Notes those that have fewer.
+    fn few_examples(&mut self, fill: &'f Fill, least: usize) -> Option<String> {
+        let sizes = self.sizes_of(fill)?;
+        let few = |(_, n): &&(ClientId, usize)| (1..least).contains(n);
+        let few: Vec<ClientId> = sizes.iter().filter(few).map(|(id, _)| *id).collect();
+        let own = sizes.iter().filter(|(_, n)| *n > 0).count();
+        if own > 0 && few.len() == own {
+            return Some(format!(
+                "its batch normalisation needs {least} examples in a mini-batch, and no client has them, so none would take a step: use fewer clients, or `layer-norm`"
+            ));
+        }
+        if !few.is_empty() && !self.accounts {
+            let note = format!(
+                "{} {} fewer than the {least} examples that batch normalisation needs in a mini-batch, and will take no training step",
+                named_clients(&few),
+                if few.len() == 1 { "has" } else { "have" }
+            );
+            self.notes.push((fill, note));
+        }
+        None
     }
 
     /// Why the schedule of a model never takes effect, if it does not. Notes one that ends long
@@ -309,4 +303,24 @@ fn most_batches(
             (all, whose, shorten)
         }
     }
+}
+
+/// Why a training of this slot's models takes no step, if none of its mini-batches has `least`
+/// examples.
+fn small_batch(slot: &SlotSpec, least: usize) -> Option<String> {
+    let planned = slot.training.as_ref().map(|planned| {
+        let setting = format!("`protocol.{}.batch` is {}", planned.setting, planned.batch);
+        (setting, planned.batch)
+    });
+    let further = slot.trainings.iter().map(|(_, batch)| {
+        let batches = format!("a training of the protocol has a `batch` of {batch}");
+        (batches, *batch)
+    });
+    let (setting, _) = planned
+        .into_iter()
+        .chain(further)
+        .find(|(_, batch)| *batch < least)?;
+    Some(format!(
+        "its batch normalisation needs {least} examples in a mini-batch, and {setting}, so it would take no step: set it to {least} or more, or use `layer-norm`"
+    ))
 }

@@ -378,9 +378,9 @@ fn exact_a_private_sample_costs_what_the_paper_says_and_every_draw_again() {
     assert!(code == 2 && said.contains(refused), "{said}");
     // a client with exactly as many has fewer without one of them
     let path = spec(dir, "", &sampling("k: 20, min-examples: 225"));
-    let (code, said) = fails(dir, &["run", &path, "--out", "few"]);
+    let (code, said) = fails(dir, &["check", &path]);
     assert!(
-        code == 1 && said.contains("for more than 225 examples, and a client has no more"),
+        code == 2 && said.contains("for more than 225 examples, and a client has no more"),
         "{said}"
     );
     let path = spec(dir, "", &sampling("k: 20, min-examples: 19"));

@@ -125,12 +125,12 @@ fn exact_data_of_ones_own_are_as_good_as_in_one_place() {
         .current_dir(dir)
         .status();
     assert!(copied.unwrap().success());
-    let resume = |run: &'static str| {
+    let resumed = |run: &'static str| {
         let nodes = nodes.iter().map(String::as_str);
         Vec::from_iter(["run", "--resume", run].into_iter().chain(nodes))
     };
-    out(dir, &[&resume("s")[..], &["--stop-after", "2"]].concat());
-    let (_, error) = fails(dir, &resume("t"));
+    out(dir, &[&resumed("s")[..], &["--stop-after", "2"]].concat());
+    let (_, error) = fails(dir, &resumed("t"));
     assert!(
         error.contains("another leader runs it now")
             || error.contains("the run resumes after request"),
