@@ -90,7 +90,14 @@ fn exact_data_of_ones_own_are_as_good_as_in_one_place() {
     // no node has rows of the spec's own file
     let private = "parts.privacy={ use: gaussian-update }";
     let accountant = "parts.accountant={ use: analytic-gaussian }";
-    let more = [private, accountant, "protocol.use=fedavg", "noise=system"];
+    let uniform = "parts.aggregator={ use: mean, weigh: uniform }";
+    let more = [
+        private,
+        accountant,
+        uniform,
+        "protocol.use=fedavg",
+        "noise=system",
+    ];
     let sets = more.iter().flat_map(|set| ["--set", set]);
     let plan: Vec<&str> = ["plan", "own.yaml"].into_iter().chain(sets).collect();
     let plan = flat(&out(dir, &plan));

@@ -998,7 +998,15 @@ fn every_line_of_the_page_of_personal_models_is_a_spec() {
             None if yaml.contains("no aggregator") => "",
             None => MEAN,
         };
-        let layers = "[linear: 6, batch-norm, relu, outputs]";
+        let by_gradient = ["apfl", "per-fedavg"]
+            .iter()
+            .any(|of| protocol.contains(of));
+        let norm = if by_gradient {
+            "layer-norm"
+        } else {
+            "batch-norm"
+        };
+        let layers = format!("[linear: 6, {norm}, relu, outputs]");
         let net =
             format!("model: {{ use: dfdx, net: {layers}, optimiser: {{ sgd: {{ lr: 0.1 }} }} }}");
         let text = SPEC.replace(
