@@ -527,7 +527,10 @@ def test_exact_rows_have_several_labels_in_arrays_frames_and_data_sets():
     in_frames = {"train": {name: frame(own) for name, own in data["train"].items()}, "test": frame(data["test"]), "findings": NAMES, "columns": {name: "number" for name in "abcd"}}
     assert run(in_frames).digest == results.digest
     apart = lambda rows: (frame(rows)[[*"abcd"]], rows[1])  # noqa: E731
-    assert run({**in_frames, "train": {name: apart(own) for name, own in data["train"].items()}, "test": apart(data["test"])}).digest == results.digest
+    for test in (apart(data["test"]), (apart(data["test"])[0], frame(data["test"])[NAMES[::-1]])):
+        assert run({**in_frames, "train": {name: apart(own) for name, own in data["train"].items()}, "test": test}).digest == results.digest
+    with pytest.raises(fl.SpecError, match="client `a`: the labels have no column `rash`; they have cough, fever"):
+        run({"train": {"a": (several(30, 1)[0], frame(several(30, 1))[NAMES[:2]])}, "holdout": 0.5, "findings": NAMES})
 
 
 class _Items:

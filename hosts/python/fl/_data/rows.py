@@ -220,6 +220,11 @@ def _side_by_side(inputs: Mapping, where: str, options: _Options) -> np.ndarray:
 
 def _findings(value, where: str, names: list[str]) -> np.ndarray:
     """Labels of which a row can have several: 1 present, 0 absent, -1 unknown."""
+    if _is_frame(value):
+        columns = _columns(value, where)
+        if missing := [name for name in names if name not in columns]:
+            raise _wrong(where, f"the labels have no column `{missing[0]}`; they have {', '.join(columns)}")
+        value = np.array([_plain(columns[name], where) for name in names]).T
     array = _plain(value, where)
     if array.ndim != 2 or array.shape[1] != len(names):
         raise _wrong(where, f"labels of shape {list(array.shape)}; with the {len(names)} `findings` it must be [{len(array) if array.ndim else 'rows'}, {len(names)}]")
