@@ -147,6 +147,8 @@ class Trainer:
                     own[name] = stream.seed % 2**32
                 case "n_jobs":
                     own[name] = 1
+                case "decision_function_shape":
+                    own[name] = "ovr"  # the votes of pairs of three classes look like their scores
                 case "class_weight" if isinstance(value, dict):
                     own[name] = {at: value[of] for at, of in classes.items() if of in value}
         fitted.set_params(**own)

@@ -17,6 +17,7 @@ from sklearn.model_selection import GridSearchCV, KFold, RandomizedSearchCV  # n
 from sklearn.neighbors import KNeighborsClassifier  # noqa: E402
 from sklearn.pipeline import make_pipeline  # noqa: E402
 from sklearn.preprocessing import FunctionTransformer, StandardScaler  # noqa: E402
+from sklearn.svm import SVC  # noqa: E402
 
 import fl.sklearn  # noqa: E402
 
@@ -275,6 +276,15 @@ class Told(Strict):
 def test_a_classifier_may_give_shares_of_classes_that_it_has_not_seen():
     labels = [1, 3] * 20
     assert np.allclose(trained(Told(None), labels)[1], trained(Strict(None), labels)[1], atol=1e-5)
+
+
+def test_three_classes_of_pairwise_votes_have_scores_of_their_own():
+    x = np.random.default_rng(0).normal(size=(150, 4)).astype("float32")
+    y = (x @ np.random.default_rng(1).normal(size=(4, 3))).argmax(1)
+    fl.trainer("sklearn-pairs")(type("Pairs", (fl.sklearn.Trainer,), {"estimator": lambda self: SVC(decision_function_shape="ovo"), "__doc__": "Pairs."}))
+    spec = {"name": "pairs", "protocol": {"use": "solo", "keep-clients": True}, "parts": {"model": {"use": "sklearn-pairs"}}}
+    results = fl.run(spec, data={"train": [(x[:100], y[:100])], "test": (x[100:], y[100:])}, quiet=True)
+    assert results.metrics["clients.accuracy"] > 0.8
 
 
 def test_xgboost_learns_where_clients_lack_classes():
