@@ -175,6 +175,8 @@ class _Form:
             what = "a mapping from names to arrays, or a list of arrays" if self.open else f"of {kind}: a mapping with arrays {', '.join(self.types)}"
             raise ValueError(f"a message is {what}, not {type(first).__name__}")
         self.names = list(first) if self.named else [f"{at:06}" for at in range(len(first))]
+        if len(set(map(str, self.names))) < len(self.names):
+            raise ValueError(f"two of the names are the same as text: {', '.join(map(repr, self.names))}")
         self.like = dict(zip(self.names, first.values() if self.named else first, strict=True))
 
     def arrays(self, message, what: str) -> list[tuple[str, np.ndarray]]:

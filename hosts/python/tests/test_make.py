@@ -186,6 +186,7 @@ def test_a_library_keeps_its_state():
         (lambda: fl.make("mean", plugins="no/such.so"), r"plugins\[0\].path.*no/such.so"),
         (lambda: fl.make("mean", plugins=[{"file": "x"}]), "file"),
         (lambda: fl.make("mean")([]), "there are no messages"),
+        (lambda: fl.make("mean")([{1: np.ones(2), "1": np.zeros(2)}] * 2), "two of the names are the same as text: 1, '1'"),
         (lambda: fl.make("mean")([{"w": np.ones(2, np.float32)}, {"v": np.ones(2, np.float32)}]), "message 1 has other names"),
         (lambda: fl.make("mean")([{"w": np.ones(2, np.int64)}]), "`w` is of int64; leave it out"),
         (lambda: fl.make("mean")([{"w": np.full(2, np.nan)}]), "finite"),
