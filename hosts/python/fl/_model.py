@@ -103,8 +103,11 @@ class KeptModel:
         read = run.rows(rows)
         if isinstance(read, _data._Table):
             return run.in_unit(self._of_table(native, run, read.columns))
-        run.compare(read.inputs)
-        return run.in_unit(native.predict(_floats_or_bytes(read.inputs)))
+        inputs = read.inputs
+        run.compare(inputs)
+        if inputs.ndim == 3 and inputs.dtype != np.uint8 and run.input_type() == np.uint8:
+            inputs = inputs[:, None]  # grey pictures of bytes have one channel
+        return run.in_unit(native.predict(_floats_or_bytes(inputs)))
 
     def _of_table(self, native, run: _Run, columns: dict[str, Any]):
         columns = run.with_labels(columns)

@@ -240,7 +240,8 @@ def test_pictures_of_another_type_than_the_runs_are_told(recwarn):
     of_floats = run({"train": [(pictures[:, None] / 255, light)] * 2, "test": (pictures[:, None] / 255, light)}).model()
     recwarn.clear()
     scores = of_bytes.predict(pictures)
-    np.testing.assert_allclose(of_bytes.predict(pictures[:, None] / 255), scores, rtol=1e-5, atol=1e-6)
+    for given in (pictures[:, None] / 255, pictures / 255):
+        np.testing.assert_allclose(of_bytes.predict(given), scores, rtol=1e-5, atol=1e-6)
     of_floats.predict(pictures[:, None] / 255)
     assert not recwarn.list
     for kind in ("int64", "float32"):
