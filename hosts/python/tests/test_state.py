@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 import state_parts
 from conftest import QUICK, with_part
+from fl._parts import state as _state
+from fl._protocol.server_and_client import State
 
 HERE = Path(__file__).parent
 ROLES = {
@@ -143,6 +145,21 @@ def test_exact_one_list_under_two_names_stays_one(fedavg):
     whole = fl.run(fedavg, set, quiet=True).digest
     stopped = fl.run(fedavg, set, stop_after=2, quiet=True)
     assert fl.run(resume=stopped.folder, quiet=True).digest == whole
+
+
+def test_two_arrays_that_share_memory_are_an_error_with_their_names(fedavg):
+    def two(self, round, inbox):
+        self.flat = np.zeros(4)
+        self.views = {"a": self.flat[1:3]}
+        return inbox.mean()
+
+    fl.aggregator("state-views")(type("Views", (), {"__doc__": "Keeps views.", "needs": ["samples"], "aggregate": two}))
+    with pytest.raises(fl.RunError, match="keeps as `flat` and as `views` shares memory"):
+        fl.run(fedavg, with_part("aggregator", "state-views"), stop_after=2, quiet=True)
+    flat = np.zeros(6)
+    _state.refuse_views({"one": flat[:3], "two": flat[3:], "none": flat[:0], "again": [flat[:3].copy()]})
+    with pytest.raises(TypeError, match="keeps as `one` and as `two` shares memory"):
+        State(one=flat[:4], two=flat[3:])._save()
 
 
 # ---- parts of a notebook

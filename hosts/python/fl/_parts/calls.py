@@ -153,6 +153,7 @@ def _save(part, *_):
     if _keep.own(part, "save"):
         return None, _state_of(part.save()), None
     kept = _keep.pack(part)
+    _state.refuse_views(kept)
     return None, _state_of(_state.save(kept)) if kept else {}, None
 
 

@@ -13,6 +13,8 @@ import numpy as np
 _LISTS = {list: "list", tuple: "tuple", set: "set", frozenset: "frozenset"}
 _MAPPINGS = {dict: "dict", OrderedDict: "ordered", Counter: "counter"}
 _NEW = {"list": list, "set": set, "dict": dict, "ordered": OrderedDict, "counter": Counter}
+# NumPy below 2 has it at its top
+_bounds = getattr(np.lib, "array_utils", np).byte_bounds
 
 
 class Unsavable(TypeError):
@@ -95,6 +97,23 @@ class _Packer:
 def check(value) -> None:
     """Raises `Unsavable` if the value cannot be written down. Copies no array."""
     _Packer().pack(value)
+
+
+def refuse_views(kept: dict) -> None:
+    """Raises a `TypeError` if two of the arrays share memory, which they would not once loaded."""
+    found = []
+    for name, value in kept.items():
+        packer = _Packer()
+        packer.pack(value)
+        arrays = {id(one): one for one in packer.kept if type(one) is np.ndarray and one.size}
+        found += [(*_bounds(one), name, one) for one in arrays.values()]
+    found.sort(key=lambda one: one[:2])
+    for at, (_, end, name, one) in enumerate(found):
+        for low, _, other, two in found[at + 1 :]:
+            if low >= end:
+                break
+            if two is not one and (one.flags.writeable or two.flags.writeable) and np.shares_memory(one, two):
+                raise TypeError(f"what it keeps as `{name}` and as `{other}` shares memory, and would not after a stop: keep one, and make the other of it in each call")
 
 
 def save(remembered: dict) -> bytes:

@@ -75,6 +75,7 @@ class State(SimpleNamespace):
                     f"what it keeps as `server.state.{name}` ({error.kind}) cannot be saved, so a run that stops would lose it: keep numbers, "
                     "texts, lists, mappings and arrays"
                 ) from None
+        _state.refuse_views(vars(self))
         return _state.save(vars(self))
 
     def _load(self, state: bytes) -> None:
