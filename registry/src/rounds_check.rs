@@ -13,10 +13,13 @@ use std::collections::BTreeSet;
 /// The most beginnings of faults that are looked at for too few answers.
 const ROUNDS: usize = 100;
 
-/// The number of the last round, which stages count on; `None` if a stage does not declare it.
+/// The number of the last round, which stages count on; `None` if a stage does not declare it, or
+/// could not be read.
 pub(crate) fn last_round(stages: &[CheckedStage]) -> Option<usize> {
     let rounds = |stage: &CheckedStage| stage.of.protocol.as_ref()?.declare().rounds;
-    stages.iter().map(rounds).sum()
+    let all: Option<Vec<usize>> = stages.iter().map(rounds).collect();
+    all.filter(|all| !all.is_empty())
+        .map(|all| all.iter().sum())
 }
 
 impl Checker<'_> {

@@ -23,7 +23,6 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// Why data of nodes have another ledger.
 /// Why a spec whose rows are at nodes has no ledger.
 pub const AT_NODES: &str = "it is for data of this machine; with `data.split: own` each node keeps a ledger of its own: leave it out";
 

@@ -31,7 +31,7 @@ pub(crate) fn random<const N: usize>() -> Result<[u8; N]> {
     Ok(bytes)
 }
 
-/// Identifies a run, and its life: how often it was started or resumed.
+/// Identifies a run, and its life: a number that grows each time that it starts or resumes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunId {
     /// Drawn when the run began.

@@ -182,7 +182,7 @@ impl RunFolder {
     }
 
     /// Makes `NAME-1` in `parent`, or the next after the last of `NAME-1`, `NAME-2`, .. there: no
-    /// two runs get the same, and the number of a removed one stays free while a later one is there.
+    /// two runs get the same, and that of a removed one is not used again while a later one is there.
     ///
     /// # Errors
     /// If it cannot be written.
@@ -193,9 +193,10 @@ impl RunFolder {
         let numbers = there.filter_map(|entry| {
             let found = entry.ok()?.file_name();
             let number = found.to_str()?.strip_prefix(name)?.strip_prefix('-')?;
-            number.parse::<u64>().ok()
+            let n: u32 = number.parse().ok()?;
+            (n.to_string() == number).then_some(n)
         });
-        let mut n = 1 + numbers.max().unwrap_or(0);
+        let mut n = 1 + u64::from(numbers.max().unwrap_or(0));
         loop {
             let path = parent.join(format!("{name}-{n}"));
             match fs::create_dir(&path) {

@@ -63,7 +63,8 @@ pub(crate) const TRAIN: Exchange<Params, Params> = Exchange::new("parameters aft
 /// A method of the family. `plugin!(protocol "name" => Shared<Rule> as Clusters<Rule>)` registers
 /// it.
 pub trait ClusterRule: Settings + Send + Sync + 'static {
-    /// Returns the number of rounds in which clients get the parameters of one centre.
+    /// Returns the number of rounds in which clients get the parameters of one centre, if as many
+    /// answer as there are centres.
     fn rounds_from_one(&self, family: &ClusterSettings) -> usize {
         family.rounds
     }
@@ -133,7 +134,7 @@ impl<R: ClusterRule> Protocol for Clusters<R> {
         let shared = &self.0.shared;
         let late = shared.clusters > 1 && shared.warm_up + R::LEAST > shared.rounds;
         let why = format!(
-            "is {}, and a client belongs to one of {} centres from round {} on: `rounds` must be at least that",
+            "is {}, and a client belongs to one of {} centres from round {} on at the earliest: `rounds` must be at least that",
             shared.warm_up,
             shared.clusters,
             shared.warm_up + R::LEAST

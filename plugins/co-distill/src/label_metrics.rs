@@ -54,7 +54,7 @@ pub(crate) fn measures(name: &str) -> [Measurement; 3] {
 }
 
 /// Why labels cannot be judged, after `judge-labels`.
-pub(crate) const UNKNOWN: &str = "needs the classes of the public samples, and those of another data set are not known: take all public samples from the clients' set, or leave it out";
+pub(crate) const UNKNOWN: &str = "needs the classes of the public samples, and rows of another data set have none here: take all public samples from the clients' set, or leave `judge-labels` out";
 
 /// Returns the class of each public sample.
 ///

@@ -43,7 +43,7 @@ impl SampleExamples {
         // how many examples there are is a secret
         ensure!(
             n > 0 && (self.replacement || k <= n),
-            "`sample-examples` draws {k} of a client's examples, and it has too few: lower `k`"
+            "`sample-examples` draws {k} of a client's examples, and the client has too few: draw fewer"
         );
         Ok(k)
     }
@@ -183,7 +183,7 @@ mod tests {
         let too_many = part(11, false).price(&own, &Cohort::all(1)).unwrap_err();
         assert_eq!(
             too_many.to_string(),
-            "`sample-examples` draws 11 of a client's examples, and it has too few: lower `k`"
+            "`sample-examples` draws 11 of a client's examples, and the client has too few: draw fewer"
         );
     }
 }

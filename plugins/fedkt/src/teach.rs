@@ -115,7 +115,8 @@ pub fn close_votes(gaps: &[Vec<f64>], most: f64) -> usize {
     gaps.iter().filter(close).count()
 }
 
-/// Trains a model on the winners of a vote. Returns a note, if its loss still fell at the end.
+/// Trains a model on the winners of a vote. Returns a note if it took no step, or if
+/// its loss still fell at the end.
 pub(crate) fn learn(
     (slot, student): (&TrainerSlot, &mut dyn Trainer),
     counts: &Counts,

@@ -117,13 +117,16 @@ struct State {
 /// queries of each partition.
 fn release_together(client: &mut Client, all: &[Counts]) -> Result<Vec<Counts>> {
     let first = all.first().context("a party has a partition")?;
-    let alike = |of: &Counts| of.values.dim() == first.values.dim() && of.block() == first.block();
+    let alike =
+        |of: &Counts| of.values.ncols() == first.values.ncols() && of.block() == first.block();
     ensure!(
         all.iter().all(alike),
         "parts.tier1 counts the votes of one partition in another shape than those of the next"
     );
-    let of: Vec<(usize, usize)> = (0..first.rows.len())
+    let most = all.iter().map(|of| of.rows.len()).max().unwrap_or(0);
+    let of: Vec<(usize, usize)> = (0..most)
         .flat_map(|row| (0..all.len()).map(move |partition| (partition, row)))
+        .filter(|(partition, row)| *row < all[*partition].rows.len())
         .collect();
     let mut together = first.clone();
     together.rows = (0..of.len() as u32).collect();

@@ -3,7 +3,7 @@
 use super::calls::ClientCalls;
 use super::{PRIVATE, SAMPLE_COUNTS};
 use crate::exchange::{TRAINING_LOSS, label_in};
-use crate::message::{AnyMessage, Erased, Ids};
+use crate::message::{AnyMessage, Erased, Ids, Message as _};
 use crate::privacy::{MinibatchSampling, NoiseSource, ReleaseNoise};
 use crate::round::limited;
 use crate::slot_calls::SlotCalls;
@@ -11,7 +11,7 @@ use crate::store::{States, Store};
 use crate::{
     AnyAggregator, AnyInbox, AnyMechanism, AnySelector, Budget, ClientId, Envelope, Examples,
     ExchangeSpec, Generator, PrivacyEvent, Problem, Public, Request, RequiredInputs, Result, Round,
-    Stream, Task, Trainer, message,
+    SlotSpec, Stream, Task, Trainer, message,
 };
 use anyhow::{Context, ensure};
 use serde::{Deserialize, Serialize};
@@ -170,7 +170,9 @@ impl ClientCore {
         self.released_through.clear();
         self.once = exchange.times == 1;
         self.uses_held_out = exchange.held_out;
-        self.sampled = exchange.flow.through.iter().any(|slot| self.has(slot));
+        let samples = |slot: &&SlotSpec| slot.signature == Ids::KIND && self.has(slot.name);
+        let mut slots = self.store.parts().slots().iter().filter(samples);
+        self.sampled = slots.any(|slot| exchange.flow.through.contains(&slot.name));
         self.training_loss = None;
         self.now = request.stream.clone();
         self.round = request.round;

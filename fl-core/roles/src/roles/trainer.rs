@@ -360,7 +360,7 @@ impl FitReport {
     pub fn unfinished(&self, slot: &str, length: impl Display) -> Option<String> {
         match (self.steps, self.falls) {
             (0, _) => Some(format!(
-                "parts.{slot} took no training step: no mini-batch had enough samples, and batch normalisation needs two"
+                "parts.{slot} took no training step: no mini-batch had the samples that it needs, or there were none"
             )),
             (_, Some(true)) => Some(format!(
                 "parts.{slot}: the loss still fell when training ended ({length}): train longer, or raise the learning rate"

@@ -607,6 +607,10 @@ fn faults_of_clients_and_rounds_that_the_run_lacks_are_refused() {
         let (code, said) = checked("fedavg", &[clients, "protocol.rounds=3", &inject(fault)]);
         assert_eq!((code, said.as_str()), (Some(0), ""), "{fault}");
     }
+    // nobody knows the rounds of a protocol that is not there
+    let misspelt = "protocol={use: fedavgg, rounds: 9}";
+    let (code, said) = checked("fedavg", &[misspelt, &inject("rounds: 4-9")]);
+    assert!(code == Some(2) && !said.contains("no round"), "{said}");
 }
 
 #[test]

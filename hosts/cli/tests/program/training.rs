@@ -233,7 +233,7 @@ fn clients_with_too_few_examples_for_a_sample_are_named_by_a_check() {
     };
     let [fail, drop] = ["fail", "drop"].map(|policy| format!("faults.on-error={policy}"));
     let (code, said) = checked(5, &fail);
-    let due = "it cannot draw at client 2: `sample-examples` draws 5 of a client's examples, and it has too few: lower `k`; the smallest has 1";
+    let due = "it cannot draw at client 2: `sample-examples` draws 5 of a client's examples, and the client has too few: draw fewer; the smallest has 1";
     assert!(code == Some(2) && said.contains(due), "{said}");
     let (code, said) = checked(5, &drop);
     assert!(code == Some(0) && said.contains(due), "{said}");

@@ -113,7 +113,7 @@ def refuse_views(kept: dict) -> None:
             if low >= end:
                 break
             if two is not one and (one.flags.writeable or two.flags.writeable) and np.shares_memory(one, two):
-                raise TypeError(f"what it keeps as `{name}` and as `{other}` shares memory, and would not after a stop: keep one, and make the other of it in each call")
+                raise TypeError(f"what it keeps as `{name}` and as `{other}` shares memory, and would not after a stop: keep a copy (`.copy()`) or one of them")
 
 
 def save(remembered: dict) -> bytes:
