@@ -178,7 +178,7 @@ fn settings_that_need_more_clients_or_samples_are_found_before_the_run() {
         (
             "fesem",
             &["protocol.rounds=2", "protocol.warm-up=2"],
-            "centres from round 3 on: `rounds` must be at least that",
+            "centres from round 3 on at the earliest: `rounds` must be at least that",
         ),
         (
             "ifca",
